@@ -1,0 +1,2 @@
+//! The binary `borzoi`.
+fn main() {}

@@ -1,0 +1,19 @@
+//! Vocabulary shared by every crate of Borzoi: newtypes, limits, checksums, message bodies.
+//!
+//! Nothing here decides anything. The types exist so that no bare integer crosses a module
+//! border: an operation number cannot be passed where an offset is meant.
+//!
+//! Invariants: every type is plain data; no clock is read and no randomness is drawn here.
+
+mod body;
+pub mod checksum;
+mod ids;
+pub mod limits;
+mod time;
+
+pub use body::Body;
+pub use ids::{
+    ClientId, ClusterId, Durability, GroupId, LogId, Offset, Op, PartitionId, PartitionKey,
+    ReplicaId, RequestNumber, SessionId, ShardId, StreamId, TopicId, UserId, View,
+};
+pub use time::{Duration, Micros, Mono, Now};

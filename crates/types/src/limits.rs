@@ -1,0 +1,110 @@
+//! Every limit of the product, with the reason for its value.
+//!
+//! A limit that is reached gives a typed, retriable answer or back-pressure, and is counted; it
+//! never drops in silence. Each one has a test at the limit and one past it where it is enforced.
+
+/// Largest client frame, header included. The reference system's limit, which its clients know.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Largest client frame before login: a login body fits many times over, and an unauthenticated
+/// peer cannot make the server reserve more than this.
+pub const FRAME_BYTES_BEFORE_LOGIN_MAX: usize = 4 * 1024;
+
+/// Bytes of an operation's header area in a client frame, fixed by the protocol.
+pub const CLIENT_HEADER_BYTES: usize = 256;
+
+/// Largest body of one prepare: one maximum client frame must always fit in a prepare.
+pub const PREPARE_BODY_BYTES_MAX: usize = FRAME_BYTES_MAX + 64 * 1024;
+
+/// Prepares of one log that may be in flight (prepared, not committed). Bounds memory and the
+/// suffix that a view change carries.
+pub const PIPELINE_OPS_MAX: usize = 64;
+
+/// Bytes of one log's prepares in flight: two maximum frames, so that one never waits for another.
+pub const PIPELINE_BYTES_MAX: usize = 2 * PREPARE_BODY_BYTES_MAX;
+
+/// A lane gathers small requests into one prepare up to this size: large enough to amortise a
+/// record, small enough that one prepare never delays the next by more than a millisecond.
+pub const PREPARE_GATHER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bodies of this size and more are passed by reference from the socket buffer; smaller ones are
+/// packed by copy, because a slice costs more than copying a few cache lines.
+pub const BODY_BY_REFERENCE_BYTES_MIN: usize = 16 * 1024;
+
+/// Replicas of one log. Quorums are proved exhaustively up to here.
+pub const REPLICAS_MAX: usize = 7;
+
+/// Lanes of one cluster: beyond this a lane stops being cheap to keep idle.
+pub const LANES_MAX: u32 = 1_024;
+
+/// Shards of one node.
+pub const SHARDS_MAX: u16 = 256;
+
+/// Client sessions that metadata remembers. A full table refuses logins and forgets nobody.
+pub const SESSIONS_MAX: usize = 8_192;
+
+/// Connections of one node.
+pub const CONNECTIONS_MAX: usize = 20_000;
+
+/// Streams of one cluster (protocol limit).
+pub const STREAMS_MAX: usize = 1_048_576;
+
+/// Topics of one stream (protocol limit).
+pub const TOPICS_PER_STREAM_MAX: usize = 4_096;
+
+/// Partitions that one request may create or delete (protocol limit).
+pub const PARTITIONS_PER_REQUEST_MAX: u32 = 1_000;
+
+/// Partition numbers of one topic (protocol limit).
+pub const PARTITIONS_PER_TOPIC_MAX: u32 = 1_000_000;
+
+/// Client requests parked for one partition that has not materialised (required behaviour B3).
+pub const PARKED_REQUESTS_PER_PARTITION_MAX: usize = 128;
+
+/// Bytes parked for one partition (required behaviour B3).
+pub const PARKED_BYTES_PER_PARTITION_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes parked on one shard (required behaviour B3).
+pub const PARKED_BYTES_PER_SHARD_MAX: usize = 16 * 1024 * 1024;
+
+/// Message bytes that one poll reply carries at most; below the 16 MiB that a WebSocket client
+/// takes in one message, with room for headers. One batch is always returned, however large.
+pub const POLL_REPLY_BYTES_MAX: usize = 12 * 1024 * 1024;
+
+/// Message payload (protocol limit).
+pub const PAYLOAD_BYTES_MAX: usize = 64_000_000;
+
+/// User headers of one message (protocol limit).
+pub const USER_HEADERS_BYTES_MAX: usize = 100_000;
+
+/// Option block (protocol limit).
+pub const OPTIONS_BYTES_MAX: usize = 100_000;
+
+/// Entries of one option block (protocol limit).
+pub const OPTIONS_ENTRIES_MAX: usize = 1_024;
+
+/// Offsets that a replicated lane reserves ahead per partition (required behaviour A3).
+pub const OFFSET_RESERVATION_LEASE_DEFAULT: u64 = 65_536;
+
+/// Largest lease: 16 M offsets, so that one crash skips at most that many.
+pub const OFFSET_RESERVATION_LEASE_MAX: u64 = 16_777_216;
+
+/// Pending committed bytes of a partition at which its tail becomes a segment chunk. Smaller
+/// tails live in the lane's checkpoint, so ten thousand slow partitions cost no file each.
+pub const SEGMENT_CHUNK_BYTES_MIN: usize = 64 * 1024;
+
+/// Alignment of journal groups and segment chunks on disk: a sector is never rewritten after it
+/// was synced, and direct I/O needs it.
+pub const DISK_ALIGNMENT: usize = 4_096;
+
+/// One journal file. Small enough to zero-fill in the background, large enough for the largest
+/// record with room to spare.
+pub const JOURNAL_FILE_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Time between asking the core to stop and stopping without its consent, in seconds.
+pub const STOP_SECONDS_MAX: u64 = 5;
+
+const _: () = assert!(PREPARE_BODY_BYTES_MAX > FRAME_BYTES_MAX);
+const _: () = assert!((JOURNAL_FILE_BYTES as usize) > PREPARE_BODY_BYTES_MAX + 1024 * 1024);
+const _: () = assert!(PARKED_BYTES_PER_PARTITION_MAX * 4 == PARKED_BYTES_PER_SHARD_MAX);
+const _: () = assert!(FRAME_BYTES_BEFORE_LOGIN_MAX > CLIENT_HEADER_BYTES);
