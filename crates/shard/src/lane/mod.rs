@@ -1,0 +1,3 @@
+//! Lanes: one replicated log of data each, the state machine of every partition assigned to it.
+
+pub mod api;
