@@ -1,1 +1,14 @@
-//! Placeholder.
+//! What a node keeps on its disk: journal, superblock, segments, indexes, checkpoints, recovery.
+//!
+//! State machines that emit [`disk::DiskRequest`]s and take their results back as events; the
+//! straight-line code that runs once at boot works on the [`disk::Disk`] trait. Nothing here
+//! opens a file: `runtime` does for real, [`sim_disk`] in tests and in the simulator.
+//!
+//! Read [`disk`] first, then [`journal`], [`recovery`] and [`generation`]. The layouts of all
+//! files stand together in `docs/internals/data-files.md`.
+
+pub mod disk;
+pub mod generation;
+pub mod journal;
+pub mod recovery;
+pub mod superblock;
