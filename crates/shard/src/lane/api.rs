@@ -85,8 +85,8 @@ pub enum LaneRequestKind {
         batch: BytesMut,
         /// Messages in it, at least 1.
         count: u32,
-        /// For exactly-once.
-        identity: SendIdentity,
+        /// For exactly-once; none for senders without a session, whose resends are new sends.
+        identity: Option<SendIdentity>,
     },
     /// Read messages. Answered with [`LaneReply::Polled`].
     Poll {
