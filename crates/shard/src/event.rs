@@ -9,7 +9,7 @@
 
 use crate::front::FrontMessage;
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Ticket};
-use crate::pending::{DiskError, DiskQueue, DiskRequest, DiskResult, DiskTicket};
+use borzoi_storage::disk::{DiskError, DiskQueue, DiskRequest, DiskResult, DiskTicket};
 use borzoi_types::{LogId, Op, PartitionKey, ShardId};
 use bytes::{Bytes, BytesMut};
 use core::fmt;

@@ -4,7 +4,7 @@ use crate::event::Effect;
 use crate::front::Front;
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
 use crate::options::ShardOptions;
-use crate::pending::{DiskResult, DiskTicket};
+use borzoi_storage::disk::{DiskResult, DiskTicket};
 use borzoi_types::{Body, LogId, Micros, Mono, Now, Op, ShardId};
 use std::collections::VecDeque;
 
