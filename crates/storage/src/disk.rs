@@ -16,7 +16,7 @@ mod error;
 mod name;
 
 pub use error::{DiskError, DiskErrorKind, DiskOperation};
-pub use name::{Directory, FileName};
+pub use name::{AsideName, Directory, FileName};
 
 use borzoi_types::limits::DISK_ALIGNMENT;
 use bytes::Bytes;

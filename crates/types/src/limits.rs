@@ -108,3 +108,71 @@ const _: () = assert!(PREPARE_BODY_BYTES_MAX > FRAME_BYTES_MAX);
 const _: () = assert!((JOURNAL_FILE_BYTES as usize) > PREPARE_BODY_BYTES_MAX + 1024 * 1024);
 const _: () = assert!(PARKED_BYTES_PER_PARTITION_MAX * 4 == PARKED_BYTES_PER_SHARD_MAX);
 const _: () = assert!(FRAME_BYTES_BEFORE_LOGIN_MAX > CLIENT_HEADER_BYTES);
+
+// ---- runtime: sockets, threads, files ----
+
+/// Bytes of client frames that one shard may have accepted and not yet answered. Reached: the
+/// shard reads no further frame until answers leave, which pushes back on the sockets. Four
+/// maximum frames, so that one giant never stops everybody.
+pub const INGEST_BYTES_PER_SHARD_MAX: usize = 4 * FRAME_BYTES_MAX;
+
+/// Frames of one connection that may wait for an answer; more stay in the socket. Published
+/// clients have one in flight, pipelining ones a few.
+pub const REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX: usize = 64;
+
+/// Bytes waiting to be written to one connection whose peer does not read. Room for four maximum
+/// poll replies; a peer that is further behind is closed.
+pub const OUTPUT_BYTES_PER_CONNECTION_MAX: usize = 64 * 1024 * 1024;
+
+/// Seconds during which a connection with waiting output may accept no byte before it is closed.
+pub const OUTPUT_STALL_SECONDS_MAX: u64 = 30;
+
+/// Seconds a frame may take from its first byte on top of its size divided by
+/// [`RECEIVE_BYTES_PER_SECOND_MIN`].
+pub const FRAME_SECONDS_MAX: u64 = 10;
+
+/// Slowest rate at which a frame may arrive: slower peers only hold memory.
+pub const RECEIVE_BYTES_PER_SECOND_MIN: u64 = 32 * 1024;
+
+/// Seconds without a whole frame after which a connection that has not logged in is closed: twice
+/// the interval at which published clients ping.
+pub const LOGIN_SECONDS_MAX: u64 = 10;
+
+/// Connections of one client address.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 12_000;
+
+/// Connections of one node that have not logged in: enough for a herd of clients that reconnects
+/// after a restart, few enough that their buffers do not matter.
+pub const CONNECTIONS_BEFORE_LOGIN_MAX: usize = 12_000;
+
+/// Bytes read from a socket at once while its frames are small.
+pub const SOCKET_READ_BYTES: usize = 64 * 1024;
+
+/// Events that one turn of a shard's loop handles before effects leave: bounds latency.
+pub const EVENTS_PER_TURN_MAX: usize = 1_024;
+
+/// Messages waiting between two shards, per class. Beyond, the sender keeps them and stops
+/// reading client frames.
+pub const SHARD_QUEUE_MESSAGES_MAX: usize = 4_096;
+
+/// Password jobs that wait on one node: at 30 ms each and two threads the last waits 8 s.
+pub const PASSWORD_JOBS_MAX: usize = 512;
+
+/// Password jobs that wait for one address.
+pub const PASSWORD_JOBS_PER_ADDRESS_MAX: usize = 256;
+
+/// Threads that hash passwords: 38 MiB of memory at work, and never all cores.
+pub const PASSWORD_THREADS: usize = 2;
+
+/// Threads per shard for segments, checkpoints and cold reads.
+pub const DISK_POOL_THREADS: usize = 3;
+
+/// Open file handles that one node caches; further files are opened on demand.
+pub const FILE_HANDLES_MAX: usize = 512;
+
+/// Aligned scratch memory that an I/O thread keeps between requests.
+pub const IO_SCRATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+const _: () = assert!(INGEST_BYTES_PER_SHARD_MAX >= FRAME_BYTES_MAX);
+const _: () = assert!(OUTPUT_BYTES_PER_CONNECTION_MAX > POLL_REPLY_BYTES_MAX);
+const _: () = assert!(PASSWORD_JOBS_PER_ADDRESS_MAX < PASSWORD_JOBS_MAX);

@@ -1,0 +1,4 @@
+//! Threads beside a shard's loop: disk work and the figures of the machine.
+
+pub mod disk;
+pub mod host;
