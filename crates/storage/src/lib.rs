@@ -4,11 +4,17 @@
 //! straight-line code that runs once at boot works on the [`disk::Disk`] trait. Nothing here
 //! opens a file: `runtime` does for real, [`sim_disk`] in tests and in the simulator.
 //!
-//! Read [`disk`] first, then [`journal`], [`recovery`] and [`generation`]. The layouts of all
+//! Read [`disk`] first, then [`journal`], [`recovery`] and [`generation`]; then [`segment`],
+//! [`partition`] and [`checkpoint`] for what the journal is released into. The layouts of all
 //! files stand together in `docs/internals/data-files.md`.
 
+pub mod cache;
+pub mod checkpoint;
 pub mod disk;
 pub mod generation;
+pub mod index;
 pub mod journal;
+pub mod partition;
 pub mod recovery;
+pub mod segment;
 pub mod superblock;

@@ -80,7 +80,11 @@ impl From<Vec<u8>> for Body {
 impl PartialEq for Body {
     fn eq(&self, other: &Self) -> bool {
         self.len == other.len
-            && self.parts.iter().flat_map(|p| p.iter()).eq(other.parts.iter().flat_map(|p| p.iter()))
+            && self
+                .parts
+                .iter()
+                .flat_map(|p| p.iter())
+                .eq(other.parts.iter().flat_map(|p| p.iter()))
     }
 }
 

@@ -2,6 +2,7 @@
 //! Borzoi's own headers and records.
 
 use crate::Body;
+use core::hash::Hasher;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// XXH3-64 with seed 0, as the client protocol uses it.
@@ -14,6 +15,22 @@ pub fn xxh3_64(bytes: &[u8]) -> u64 {
 #[must_use]
 pub fn xxh3_64_seeded(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
+}
+
+/// XXH3-64 with seed 0 over the concatenation of a body's pieces.
+#[must_use]
+pub fn xxh3_64_body(body: &Body) -> u64 {
+    match body.parts() {
+        [] => XxHash3_64::oneshot(&[]),
+        [one] => XxHash3_64::oneshot(one),
+        many => {
+            let mut hasher = XxHash3_64::new();
+            for part in many {
+                hasher.write(part);
+            }
+            hasher.finish()
+        }
+    }
 }
 
 /// XXH3-128 with seed 0.
@@ -57,6 +74,8 @@ mod tests {
             body.push(Bytes::copy_from_slice(piece));
         }
         assert_eq!(xxh3_128_body(&body), xxh3_128(&text));
+        assert_eq!(xxh3_64_body(&body), xxh3_64(&text));
+        assert_eq!(xxh3_64_body(&Body::empty()), xxh3_64(b""));
         assert_eq!(xxh3_128_body(&Body::empty()), xxh3_128(b""));
     }
 }

@@ -93,6 +93,32 @@ pub const OFFSET_RESERVATION_LEASE_MAX: u64 = 16_777_216;
 /// tails live in the lane's checkpoint, so ten thousand slow partitions cost no file each.
 pub const SEGMENT_CHUNK_BYTES_MIN: usize = 64 * 1024;
 
+/// One write to a segment file at most: large enough to reach the device's sequential rate, small
+/// enough that a read queued behind it on the same file waits a few milliseconds.
+pub const SEGMENT_WRITE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Closed chunks that wait for one another before they are written while nothing hurries: at one
+/// chunk a write, small writes would cost a system call per 64 KiB.
+pub const SEGMENT_WRITE_BYTES_MIN: usize = 1024 * 1024;
+
+/// Writes in flight of one partition: two keep the device busy, four absorb an uneven pool.
+pub const SEGMENT_WRITES_IN_FLIGHT_MAX: usize = 4;
+
+/// Bytes of recently flushed or read chunks that one shard keeps, so that consumers a few seconds
+/// behind read from memory.
+pub const SEGMENT_CACHE_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
+
+/// Bytes of segment indexes that one shard keeps: 2,000 chunks (128 MiB of small batches) cost
+/// 64 KiB, so this covers 64 GiB of segments being read at once.
+pub const SEGMENT_INDEX_CACHE_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
+
+/// One read while an index is rebuilt: a few chunk headers of small batches at once.
+pub const SEGMENT_SCAN_BYTES: u64 = 256 * 1024;
+
+/// One checkpoint file: a bound for what boot reads into memory. Ten thousand partitions with a
+/// full open chunk each need 640 MiB.
+pub const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
 /// Alignment of journal groups and segment chunks on disk: a sector is never rewritten after it
 /// was synced, and direct I/O needs it.
 pub const DISK_ALIGNMENT: usize = 4_096;
