@@ -10,6 +10,7 @@
 //!   of its producer (connections);
 //! - nothing is ever dropped here.
 
+use crate::net::Pass;
 use borzoi_shard::ShardMessage;
 use borzoi_shard::event::{HostStats, PasswordOutcome, PasswordTicket};
 use borzoi_storage::disk::{DiskResult, DiskTicket};
@@ -56,6 +57,8 @@ pub struct NewConnection {
     pub socket: TcpStream,
     /// Who connected.
     pub peer: SocketAddr,
+    /// Counts it until it ends.
+    pub pass: Pass,
 }
 
 /// Everything that arrived since the last look.

@@ -255,6 +255,8 @@ pub enum Effect {
     Password {
         /// Comes back with the outcome.
         ticket: PasswordTicket,
+        /// Who causes the work, without port: addresses take turns in the pool.
+        address: String,
         /// What to do.
         job: PasswordJob,
     },

@@ -41,11 +41,9 @@ fn what_was_written_in_pieces_is_read_back_at_any_position() {
 fn a_write_larger_than_the_scratch_buffer_arrives_whole() {
     let directory = tempfile::tempdir().unwrap();
     let mut disk = open(directory.path());
-    let parts: Vec<Bytes> = (0..11_u8).map(|i| Bytes::from(vec![i; 1024 * 1024 - 1])).collect();
-    let missing = Bytes::from(vec![99; 11 + 4_096 - 11 % 4_096 - 11]);
-    let mut parts = parts;
+    let mut parts: Vec<Bytes> = (0..11_u8).map(|i| Bytes::from(vec![i; 1_048_575])).collect();
     let len: usize = parts.iter().map(Bytes::len).sum();
-    parts.push(missing.slice(..len.next_multiple_of(4_096) - len));
+    parts.push(Bytes::from(vec![99; len.next_multiple_of(4_096) - len]));
     disk.write(&FileName::Journal(3), 4_096, &parts).unwrap();
     let whole: Vec<u8> = parts.iter().flatten().copied().collect();
     assert_eq!(disk.read(&FileName::Journal(3), 4_096, whole.len() as u64).unwrap(), whole);

@@ -1,0 +1,121 @@
+//! One turn of a shard: events in, effects out.
+//!
+//! This is the whole border between the core and whatever drives sockets and files. A loop
+//! delivers events to [`Turn::run`] and implements [`Backend`] to execute what comes out; another
+//! kind of loop (on a raw io_uring, say) is another `Backend`, and nothing else changes.
+//!
+//! Invariant: after a fatal effect nothing that follows it is executed.
+
+use borzoi_shard::event::{
+    CloseReason, LogEntry, LogLevel, LogRecord, PasswordJob, PasswordTicket,
+};
+use borzoi_shard::{ConnectionId, Effect, Event, FatalError, Shard, ShardMessage};
+use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket};
+use borzoi_types::{Mono, Now, ShardId};
+use bytes::Bytes;
+
+/// Executes effects. Nothing here may block.
+pub trait Backend {
+    /// See [`Effect::Reply`].
+    fn reply(&mut self, connection: ConnectionId, parts: Vec<Bytes>);
+    /// See [`Effect::SetFrameLimit`].
+    fn set_frame_limit(&mut self, connection: ConnectionId, bytes: usize);
+    /// See [`Effect::Close`].
+    fn close(&mut self, connection: ConnectionId, reason: CloseReason);
+    /// See [`Effect::Disk`].
+    fn disk(&mut self, queue: DiskQueue, ticket: DiskTicket, request: DiskRequest);
+    /// See [`Effect::ToShard`].
+    fn to_shard(&mut self, to: ShardId, message: ShardMessage);
+    /// See [`Effect::Password`].
+    fn password(&mut self, ticket: PasswordTicket, address: &str, job: PasswordJob);
+    /// The turn is over: what was gathered leaves now.
+    fn end_of_turn(&mut self);
+}
+
+/// How a turn ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The shard goes on.
+    Running,
+    /// The clean stop is complete.
+    Stopped,
+    /// The node cannot go on.
+    Fatal(FatalError),
+}
+
+/// A shard and its scratch memory.
+pub struct Turn {
+    shard: Shard,
+    effects: Vec<Effect>,
+}
+
+impl Turn {
+    /// A shard that has not run yet.
+    #[must_use]
+    pub fn new(shard: Shard) -> Self {
+        Self { shard, effects: Vec::new() }
+    }
+
+    /// When the shard wants a tick.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Mono> {
+        self.shard.deadline()
+    }
+
+    /// Hands `events` to the shard and what it answers to `backend`.
+    pub fn run(
+        &mut self,
+        now: Now,
+        events: impl Iterator<Item = Event>,
+        backend: &mut impl Backend,
+    ) -> Ending {
+        debug_assert!(self.effects.is_empty(), "each turn executes all its effects");
+        for event in events {
+            self.shard.handle(now, event, &mut self.effects);
+        }
+        self.shard.end_of_batch(now, &mut self.effects);
+        let mut ending = Ending::Running;
+        for effect in self.effects.drain(..) {
+            match execute(effect, backend) {
+                Ending::Running => {}
+                Ending::Stopped => ending = Ending::Stopped,
+                fatal @ Ending::Fatal(_) => return fatal,
+            }
+        }
+        backend.end_of_turn();
+        ending
+    }
+}
+
+fn execute(effect: Effect, backend: &mut impl Backend) -> Ending {
+    match effect {
+        Effect::Reply { connection, parts } => backend.reply(connection, parts),
+        Effect::SetFrameLimit { connection, bytes } => backend.set_frame_limit(connection, bytes),
+        Effect::Close { connection, reason } => backend.close(connection, reason),
+        Effect::Disk { queue, ticket, request } => backend.disk(queue, ticket, request),
+        Effect::ToShard { to, message } => backend.to_shard(to, message),
+        Effect::Password { ticket, address, job } => backend.password(ticket, &address, job),
+        Effect::Log(record) => log(&record),
+        Effect::Fatal(error) => return Ending::Fatal(error),
+        Effect::Stopped => return Ending::Stopped,
+    }
+    Ending::Running
+}
+
+/// Hands a record to the subscriber, with the fields of its entry as they are.
+fn log(record: &LogRecord) {
+    let text = describe(&record.entry);
+    match record.level {
+        LogLevel::Error => tracing::error!(target: "borzoi", "{text}"),
+        LogLevel::Warn => tracing::warn!(target: "borzoi", "{text}"),
+        LogLevel::Info => tracing::info!(target: "borzoi", "{text}"),
+        LogLevel::Debug => tracing::debug!(target: "borzoi", "{text}"),
+    }
+}
+
+fn describe(entry: &LogEntry) -> String {
+    match entry {
+        LogEntry::Text(text) => text.clone(),
+        other => format!("{other:?}"),
+    }
+}
