@@ -2,7 +2,6 @@
 
 use super::output::Output;
 use super::pass::Pass;
-use super::size::FrameSizeFault;
 use crate::budget::Ingest;
 use borzoi_shard::ConnectionId;
 use borzoi_shard::event::CloseReason;
@@ -11,6 +10,7 @@ use borzoi_types::limits::{
     RECEIVE_BYTES_PER_SECOND_MIN, REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX,
 };
 use borzoi_types::{Duration, Mono};
+use borzoi_wire::frame::FrameSizeFault;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;

@@ -10,7 +10,6 @@ pub mod connection;
 mod output;
 mod pass;
 mod receive;
-mod size;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,10 @@
 
 use super::buffers::Buffers;
 use super::connection::{Connection, EndReason, Receiving};
-use super::size::{FrameSize, HEADER_BYTES};
 use crate::budget::Ingest;
 use crate::clock::Clock;
 use borzoi_types::limits::SOCKET_READ_BYTES;
+use borzoi_wire::frame::{FrameSize, HEADER_BYTES};
 use bytes::{BufMut as _, BytesMut};
 use std::cell::RefCell;
 use std::io;
