@@ -43,6 +43,67 @@ pub const SHARDS_MAX: u16 = 256;
 /// Client sessions that metadata remembers. A full table refuses logins and forgets nobody.
 pub const SESSIONS_MAX: usize = 8_192;
 
+/// Time for which a session outlives its last connection, in seconds: clients that lost their
+/// connection come back within it and find what they asked for before.
+pub const SESSION_AWAY_SECONDS_MIN: u64 = 60;
+
+/// Metadata requests remembered per session for exactly-once: more than any client has in flight
+/// at a time, by far.
+pub const SESSION_WINDOW_REQUESTS: usize = 256;
+
+/// Bytes of stored metadata replies per session. Most replies have one byte; users with large
+/// permissions have more. Older replies go first; their requests are then answered 59.
+pub const SESSION_REPLIES_BYTES_MAX: usize = 32 * 1024;
+
+/// Consumer groups that one client may be a member of.
+pub const GROUPS_PER_SESSION_MAX: usize = 1_024;
+
+/// Consumer groups of one topic.
+pub const GROUPS_PER_TOPIC_MAX: usize = 4_096;
+
+/// Partitions of one cluster: what one copy of the metadata holds in well under 1 GiB, and what one
+/// purge of everything handles within seconds.
+pub const PARTITIONS_MAX: usize = 2_000_000;
+
+/// Users of one cluster.
+pub const USERS_MAX: usize = 65_536;
+
+/// Access tokens of one user unless configured.
+pub const TOKENS_PER_USER_DEFAULT: u32 = 100;
+
+/// Largest configurable number of access tokens of one user.
+pub const TOKENS_PER_USER_MAX: u32 = 10_000;
+
+/// Streams and topics that one user's permissions name: 16 k entries are 160 KiB in the log.
+pub const PERMISSION_ENTRIES_MAX: usize = 16_384;
+
+/// Bytes of a password hash in PHC form: Argon2 with its longest parameters needs about 200.
+pub const PASSWORD_HASH_BYTES_MAX: usize = 1_024;
+
+/// User names in bytes (protocol limit).
+pub const USER_NAME_BYTES_MIN: usize = 3;
+/// User names in bytes (protocol limit).
+pub const USER_NAME_BYTES_MAX: usize = 50;
+/// Passwords in bytes (protocol limit).
+pub const PASSWORD_BYTES_MIN: usize = 3;
+/// Passwords in bytes (protocol limit).
+pub const PASSWORD_BYTES_MAX: usize = 100;
+/// Names of access tokens in bytes (protocol limit).
+pub const TOKEN_NAME_BYTES_MIN: usize = 3;
+/// Names of access tokens in bytes (protocol limit).
+pub const TOKEN_NAME_BYTES_MAX: usize = 30;
+
+/// Recent changes kept per lane so that its reconciler need not scan; one that is further behind
+/// scans once.
+pub const LANE_FEED_ENTRIES_MAX: usize = 65_536;
+
+/// Deleted keys remembered per lane until the lane has confirmed their deletion. Dropping the
+/// oldest loses only which operation deleted them, not that they are deleted.
+pub const LANE_TOMBSTONES_MAX: usize = 65_536;
+
+/// Segment deletions of one partition waiting for its lane.
+pub const SEGMENT_WISHES_PER_PARTITION_MAX: usize = 16;
+
 /// Connections of one node.
 pub const CONNECTIONS_MAX: usize = 20_000;
 
