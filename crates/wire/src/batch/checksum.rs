@@ -67,7 +67,7 @@ mod tests {
             let mut streamed = BatchChecksum::new(&header);
             let mut all = header.to_vec();
             for frame in 0..frames {
-                let checksum = (frame * 0x9e37_79b9_7f4a_7c15).to_le_bytes();
+                let checksum = frame.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
                 streamed.add(checksum);
                 all.extend_from_slice(&checksum);
             }
