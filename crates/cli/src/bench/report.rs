@@ -91,7 +91,15 @@ pub fn table(rows: &[Row<'_>], paced: bool) -> String {
     let _ = writeln!(
         text,
         "{:<10} {:>6} {:>12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "", "actors", "messages", "messages/s", "MB/s", "p50 us", "p95 us", "p99 us", "p99.9 us",
+        "",
+        "actors",
+        "messages",
+        "messages/s",
+        "MB/s",
+        "p50 us",
+        "p95 us",
+        "p99 us",
+        "p99.9 us",
         "max us"
     );
     for row in rows {
