@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Configuration and bootstrap of a Borzoi node.
+
+pub mod config;
