@@ -5,7 +5,7 @@
 //! in the listener's queue.
 
 use crate::config::{ConfigError, Settings, Sources};
-use crate::credentials::{CredentialsError, RootCredentials, root_credentials};
+use crate::credentials::{CredentialsError, DEFAULT_USERNAME, RootCredentials, root_credentials};
 use crate::{effective, logging};
 use borzoi_runtime::disk::{DirectoryError, FileDisk, FileDiskOptions};
 use borzoi_runtime::{Clock, Node, NodeError, NodeParts};
@@ -15,12 +15,16 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// What the command line says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ServeOptions {
     /// Configuration file.
     pub config: Option<PathBuf>,
     /// Key, value and flag, in order; they win over file and environment.
     pub flags: Vec<(String, String, String)>,
+    /// Name of the root user; wins over the environment.
+    pub root_username: Option<String>,
+    /// Its password; wins over the environment.
+    pub root_password: Option<String>,
     /// Whether the root user may be the pair that everybody knows.
     pub default_root_credentials: bool,
     /// Whether what the data directory holds is deleted first.
@@ -69,11 +73,25 @@ pub enum ServeError {
 /// [`ServeError`]; the process must exit with a failure then.
 pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let started = Instant::now();
-    let sources = Sources {
-        file: options.config.clone(),
-        environment: environment(),
-        flags: options.flags.clone(),
-    };
+    let mut environment = environment();
+    let root = [
+        ("BORZOI_ROOT_USERNAME", &options.root_username),
+        ("BORZOI_ROOT_PASSWORD", &options.root_password),
+    ];
+    for (variable, value) in root {
+        if let Some(value) = value {
+            environment.insert(variable.to_owned(), value.clone());
+        }
+    }
+    if options.root_password.is_some() {
+        // The flag alone is enough: the name has a default.
+        let name = environment.entry("BORZOI_ROOT_USERNAME".to_owned()).or_default();
+        if name.is_empty() {
+            *name = DEFAULT_USERNAME.to_owned();
+        }
+    }
+    let sources =
+        Sources { file: options.config.clone(), environment, flags: options.flags.clone() };
     let (settings, warnings) = Settings::load(&sources)?;
     let root = root_credentials(&sources.environment, options.default_root_credentials)?;
     if options.replica != 0 {
@@ -132,8 +150,7 @@ fn open_disk(settings: &Settings, fresh: bool) -> Result<FileDisk, ServeError> {
 }
 
 fn bind(settings: &Settings) -> Result<(TcpListener, SocketAddr), ServeError> {
-    let failed =
-        |source| ServeError::Bind { address: settings.tcp_address.clone(), source };
+    let failed = |source| ServeError::Bind { address: settings.tcp_address.clone(), source };
     let listener = TcpListener::bind(&settings.tcp_address).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))

@@ -9,7 +9,7 @@ use rand::Rng as _;
 use std::collections::BTreeMap;
 
 /// Name of the root user when none is given.
-const DEFAULT_USERNAME: &str = "iggy";
+pub const DEFAULT_USERNAME: &str = "iggy";
 /// Password with `--with-default-root-credentials`: known to everybody.
 const DEFAULT_PASSWORD: &str = "iggy";
 /// Bytes of a user name.

@@ -4,6 +4,7 @@
 //! listeners, shards, the line that says it is ready, and a clean stop. Whatever refuses the
 //! start is told in one line on standard error, and the exit code is a failure.
 
+mod boot;
 mod bootstrap;
 pub mod config;
 pub mod credentials;

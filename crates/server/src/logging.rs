@@ -6,9 +6,8 @@ use tracing_subscriber::EnvFilter;
 
 /// Starts logging for the whole process. A second call changes nothing.
 pub fn start(settings: &Settings) {
-    let filter = EnvFilter::builder()
-        .parse(&settings.log_level)
-        .unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter =
+        EnvFilter::builder().parse(&settings.log_level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

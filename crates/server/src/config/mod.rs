@@ -14,13 +14,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The default file, which is also the documentation of every key.
-pub const DEFAULT_FILE: &str = include_str!("default.toml");
+pub const DEFAULT_FILE: &str = include_str!("../default.toml");
 
-/// Variables of Borzoi that are no keys.
-const OTHER_VARIABLES: [&str; 3] =
-    ["BORZOI_CONFIG_PATH", "BORZOI_ROOT_USERNAME", "BORZOI_ROOT_PASSWORD"];
-/// Beginnings of variables that belong to the command line and to tests.
-const OTHER_PREFIXES: [&str; 3] = ["BORZOI_CLIENT_", "BORZOI_CLI_", "BORZOI_TEST_"];
+/// Variables of Borzoi that are no keys: read elsewhere in the server, by the client commands of
+/// the same binary, or by tests.
+const OTHER_VARIABLES: [&str; 7] = [
+    "BORZOI_CONFIG_PATH",
+    "BORZOI_ROOT_USERNAME",
+    "BORZOI_ROOT_PASSWORD",
+    "BORZOI_ADDRESS",
+    "BORZOI_USERNAME",
+    "BORZOI_PASSWORD",
+    "BORZOI_BIN",
+];
+/// Beginning of further variables of tests.
+const TEST_PREFIX: &str = "BORZOI_TEST_";
 /// Variables of the reference system that are read elsewhere.
 const OTHER_ALIASES: [&str; 2] = ["IGGY_ROOT_USERNAME", "IGGY_ROOT_PASSWORD"];
 
@@ -255,7 +263,7 @@ impl Settings {
         for (variable, value) in environment.iter().filter(|(_, value)| !value.is_empty()) {
             let other = !variable.starts_with("BORZOI_")
                 || OTHER_VARIABLES.contains(&variable.as_str())
-                || OTHER_PREFIXES.iter().any(|prefix| variable.starts_with(prefix));
+                || variable.starts_with(TEST_PREFIX);
             if other {
                 continue;
             }
