@@ -17,8 +17,6 @@
 mod codec;
 mod event;
 mod header;
-mod log;
-mod merge;
 mod message;
 mod options;
 mod quorum;

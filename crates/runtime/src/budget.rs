@@ -33,7 +33,6 @@ impl Ingest {
     }
 
     /// Bytes charged now.
-    #[cfg(test)]
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.get()

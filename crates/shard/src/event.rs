@@ -306,8 +306,6 @@ pub enum LogEntry {
         log: LogId,
         /// The operation it stands at.
         op: Op,
-        /// Size of the file.
-        bytes: u64,
     },
     /// A disk request failed in a way that does not stop the node.
     DiskTrouble {

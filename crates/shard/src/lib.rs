@@ -14,13 +14,18 @@
 //! and recovers from its journal), bad input never does.
 
 pub mod back;
+pub mod boot;
+pub mod checkpointer;
 pub mod event;
 pub mod front;
 pub mod lane;
+pub mod log_host;
+pub mod parking;
+pub mod partition;
 pub mod random;
+pub mod reconciler;
 
 mod options;
-mod pending;
 mod shard;
 
 pub use event::{ConnectionId, Effect, Event, FatalError, ShardMessage, Transport};

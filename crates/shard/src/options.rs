@@ -58,6 +58,4 @@ pub struct ShardOptions {
     pub checkpoint_interval: Duration,
     /// How long a request waits for its partition to be created before it is answered.
     pub park_age_max: Duration,
-    /// Size at which a segment is closed, when the topic names none. Bytes.
-    pub segment_bytes_default: u64,
 }

@@ -31,6 +31,13 @@ pub const PREPARE_GATHER_BYTES_MAX: usize = 1024 * 1024;
 /// packed by copy, because a slice costs more than copying a few cache lines.
 pub const BODY_BY_REFERENCE_BYTES_MIN: usize = 16 * 1024;
 
+/// Requests that may wait on one lane to be prepared: several per connection of a busy node, and
+/// still answered in far less than a client's time-out.
+pub const LANE_QUEUE_REQUESTS_MAX: usize = 16 * 1024;
+
+/// Bytes of the requests that wait on one lane: as much again as the pipeline holds.
+pub const LANE_QUEUE_BYTES_MAX: usize = PIPELINE_BYTES_MAX;
+
 /// Replicas of one log. Quorums are proved exhaustively up to here.
 pub const REPLICAS_MAX: usize = 7;
 

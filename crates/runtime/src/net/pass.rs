@@ -74,7 +74,6 @@ impl Admission {
     }
 
     /// Connections now.
-    #[cfg(test)]
     #[must_use]
     pub fn total(&self) -> usize {
         self.lock().total

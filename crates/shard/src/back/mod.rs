@@ -1,12 +1,36 @@
-//! Everything behind the front: replicated logs, the journal, lanes, checkpoints, boot.
+//! Everything behind the front of one shard: replicated logs, the journal, checkpoints, the stop.
+//!
+//! Routes requests to lanes, disk results to whoever asked, journal progress to the logs that wait
+//! for it, and ends every batch: reconcile, prepare, flush, checkpoint, drive the journal.
+//!
+//! Invariants: only logs with something to do are touched; they are visited in order of their
+//! numbers; nothing is acknowledged after a fatal error.
 
-use crate::event::Effect;
+pub(crate) mod metadata_log;
+pub(crate) mod shared;
+mod stop;
+
+use crate::checkpointer::{Checkpointer, Choice};
+use crate::event::{Effect, FatalError, LogEntry, LogLevel, ShardMessage};
 use crate::front::Front;
+use crate::lane::Lane;
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
+use crate::lane::operation::Entry;
 use crate::options::ShardOptions;
-use borzoi_storage::disk::{DiskResult, DiskTicket};
-use borzoi_types::{Body, LogId, Micros, Mono, Now, Op, ShardId};
-use std::collections::VecDeque;
+use borzoi_consensus::{Event as ReplicaEvent, Prepare, PrepareHeader};
+use borzoi_metadata::Metadata;
+use borzoi_storage::checkpoint::Checkpoint;
+use borzoi_storage::disk::{
+    DiskErrorKind, DiskOutcome, DiskQueue, DiskRequest, DiskResult, DiskTicket, FileName,
+    Submission,
+};
+use borzoi_storage::journal::Pressure;
+use borzoi_types::{Body, LogId, Micros, Mono, Now, Op, SessionId, ShardId};
+use metadata_log::MetadataLog;
+use shared::{Shared, TicketOwner};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use stop::Stop;
 
 /// One committed metadata operation, for the metadata state machine of shard 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,26 +63,76 @@ pub enum BackOutput {
 }
 
 /// Everything behind the front of one shard.
+#[derive(Debug)]
 pub struct Back {
-    options: ShardOptions,
-    output: VecDeque<BackOutput>,
+    shared: Shared,
+    lanes: BTreeMap<LogId, Lane>,
+    /// On shard 0.
+    metadata: Option<MetadataLog>,
+    checkpointer: Checkpointer,
+    /// Committed metadata has changed since the last pass of the reconciler.
+    metadata_changed: bool,
+    stop: Stop,
+}
+
+/// What boot hands over.
+pub(crate) struct BackParts {
+    pub(crate) shared: Shared,
+    pub(crate) lanes: BTreeMap<LogId, Lane>,
+    pub(crate) metadata: Option<MetadataLog>,
+    pub(crate) checkpointer: Checkpointer,
 }
 
 impl Back {
-    /// Submits a request to a lane of any shard of this node. Answered exactly once, later in the
-    /// same batch at the earliest, with [`BackOutput::LaneReply`] or by message.
-    pub fn submit(&mut self, _now: Now, request: LaneRequest, effects: &mut Vec<Effect>) {
-        self.reply(request.origin, LaneReply::Refused(Refusal::NotServing), effects);
+    pub(crate) fn new(parts: BackParts) -> Self {
+        let shard = parts.shared.options.shard;
+        assert_eq!(parts.metadata.is_some(), shard == ShardId(0), "metadata lives on shard 0");
+        Self {
+            shared: parts.shared,
+            lanes: parts.lanes,
+            metadata: parts.metadata,
+            checkpointer: parts.checkpointer,
+            metadata_changed: true,
+            stop: Stop::default(),
+        }
     }
 
-    /// Asks shard `from`... (answers a request for counters of partitions hosted here).
+    /// Submits a request to a lane of any shard of this node. Answered exactly once, later in the
+    /// same batch at the earliest, with [`BackOutput::LaneReply`] or by message.
+    pub fn submit(&mut self, now: Now, request: LaneRequest, effects: &mut Vec<Effect>) {
+        let to = self.shard_of(request.lane);
+        if to == self.shared.options.shard {
+            self.submit_here(now, request);
+        } else {
+            self.shared.send(to, ShardMessage::Lane(Box::new(request)));
+        }
+        self.shared.drain(effects);
+    }
+
+    /// Answers a request for counters of partitions that this shard hosts.
     pub fn counters(
         &mut self,
         from: ShardId,
         request: &CountersRequest,
         effects: &mut Vec<Effect>,
     ) {
-        let _ = (from, request, effects);
+        assert_eq!(from, request.origin.shard, "askers speak for themselves");
+        let counters = request
+            .keys
+            .iter()
+            .map(|(log, key)| {
+                let lane = self.lanes.get(log);
+                let partition = lane.and_then(|lane| lane.state().partition(*key));
+                (*key, partition.map(|p| p.counters()).unwrap_or_default())
+            })
+            .collect();
+        let reply = CountersReply { ticket: request.origin.ticket, counters };
+        if request.origin.shard == self.shared.options.shard {
+            self.shared.counters_reply(reply);
+        } else {
+            self.shared.send(request.origin.shard, ShardMessage::CountersReply(reply));
+        }
+        self.shared.drain(effects);
     }
 
     /// Shard 0 only: proposes a metadata operation; its commit arrives as
@@ -68,65 +142,381 @@ impl Back {
     /// When this replica is not the serving primary, its pipeline is full or the journal is.
     pub fn propose_metadata(
         &mut self,
-        _now: Now,
-        _body: Body,
-        _effects: &mut Vec<Effect>,
+        now: Now,
+        body: Body,
+        effects: &mut Vec<Effect>,
     ) -> Result<Op, Refusal> {
-        Err(Refusal::NotServing)
+        let Some(metadata) = &mut self.metadata else {
+            return Err(Refusal::NotServing);
+        };
+        if self.shared.stopping {
+            return Err(Refusal::Stopping);
+        }
+        let proposed = metadata.propose(now, body, &mut self.shared);
+        self.shared.drain(effects);
+        proposed
     }
 
     /// The shard of this node that hosts `log`.
     #[must_use]
     pub fn shard_of(&self, log: LogId) -> ShardId {
-        log.shard(self.options.shards)
+        log.shard(self.shared.options.shards)
     }
 
     /// What this shard was told at boot.
     #[must_use]
     pub fn options(&self) -> &ShardOptions {
-        &self.options
+        &self.shared.options
+    }
+
+    /// Shard 0 only: whether metadata operations may be proposed here.
+    #[must_use]
+    pub fn serves_metadata(&self) -> bool {
+        self.metadata.as_ref().is_some_and(MetadataLog::is_serving)
+    }
+
+    /// The lanes hosted here, in order.
+    pub fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.values()
+    }
+
+    /// What the logs share: journal, cache, parking.
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Checkpoints and their counters.
+    #[must_use]
+    pub fn checkpointer(&self) -> &Checkpointer {
+        &self.checkpointer
     }
 
     /// The committed metadata of this shard has changed (a command was applied to its state or
     /// copy): lanes led here compare it with what they have created, at the end of the batch.
-    pub fn metadata_changed(&mut self) {}
+    pub fn metadata_changed(&mut self) {
+        self.metadata_changed = true;
+    }
 
     pub(crate) fn disk(
         &mut self,
-        _now: Now,
-        _ticket: DiskTicket,
-        _result: DiskResult,
-        _effects: &mut Vec<Effect>,
+        now: Now,
+        ticket: DiskTicket,
+        result: DiskResult,
+        effects: &mut Vec<Effect>,
     ) {
+        if self.shared.journal.owns(ticket) {
+            self.journal_disk(now, ticket, result);
+        } else {
+            let owner = self.shared.tickets.remove(&ticket).expect("every request has an owner");
+            self.owned_disk(now, ticket, owner, result);
+        }
+        self.resubmit(now);
+        self.shared.drain(effects);
     }
 
-    pub(crate) fn tick(&mut self, _now: Now, _effects: &mut Vec<Effect>) {}
+    pub(crate) fn tick(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        for request in self.shared.parking.expire(now.mono) {
+            self.shared.reply(request.origin, LaneReply::Refused(Refusal::NotMaterialised));
+        }
+        let due = |deadline: Option<Mono>| deadline.is_some_and(|deadline| deadline <= now.mono);
+        for lane in self.lanes.values_mut() {
+            if due(lane.host().deadline()) {
+                lane.replica_event(now, ReplicaEvent::Tick, &mut self.shared);
+            }
+        }
+        if let Some(metadata) = &mut self.metadata
+            && due(metadata.host().deadline())
+        {
+            metadata.replica_event(now, ReplicaEvent::Tick, &mut self.shared);
+        }
+        self.retry_after_no_space(now);
+        self.shared.drain(effects);
+    }
 
-    pub(crate) fn stop(&mut self, _now: Now, _effects: &mut Vec<Effect>) {}
-
-    pub(crate) fn peer_stopping(&mut self, _now: Now, _from: ShardId, _out: &mut Vec<Effect>) {}
-
-    pub(crate) fn end_of_batch(&mut self, _now: Now, _front: &Front, _effects: &mut Vec<Effect>) {}
+    pub(crate) fn end_of_batch(&mut self, now: Now, front: &Front, effects: &mut Vec<Effect>) {
+        self.reconcile(front.metadata());
+        for log in core::mem::take(&mut self.shared.work) {
+            self.checkpointer.note_changed_if_new(log, self.applied(log), now.mono);
+            if let Some(lane) = self.lanes.get_mut(&log) {
+                lane.form(now, &mut self.shared);
+                lane.flush(&mut self.shared);
+            }
+        }
+        self.drive_checkpoints(now, front);
+        self.drive_stop(now);
+        if !self.shared.fatal {
+            self.shared.journal.drive(&mut self.shared.disk);
+        }
+        self.shared.drain(effects);
+    }
 
     pub(crate) fn deadline(&self) -> Option<Mono> {
-        None
+        let hosts = self.lanes.values().filter_map(|lane| lane.host().deadline());
+        let metadata = self.metadata.iter().filter_map(|log| log.host().deadline());
+        let pending = self.shared.has_pending().then_some(Mono(0));
+        let others = [
+            self.shared.parking.deadline(),
+            self.checkpointer.deadline(),
+            self.shared.no_space.map(|backoff| backoff.retry_at),
+            pending,
+        ];
+        hosts.chain(metadata).chain(others.into_iter().flatten()).min()
     }
 
     pub(crate) fn take_output(&mut self) -> Option<BackOutput> {
-        self.output.pop_front()
+        self.shared.take_output()
     }
 
-    fn reply(
-        &mut self,
-        origin: crate::lane::api::Origin,
-        reply: LaneReply,
-        effects: &mut Vec<Effect>,
-    ) {
-        if origin.shard == self.options.shard {
-            self.output.push_back(BackOutput::LaneReply { ticket: origin.ticket, reply });
-        } else {
-            let message = crate::event::ShardMessage::LaneReply { ticket: origin.ticket, reply };
-            effects.push(Effect::ToShard { to: origin.shard, message });
+    /// Boot: the replicas' first wishes.
+    pub(crate) fn start_logs(&mut self, now: Now) {
+        for lane in self.lanes.values_mut() {
+            lane.run(now, &mut self.shared);
+        }
+        if let Some(metadata) = &mut self.metadata {
+            metadata.run(&mut self.shared);
         }
     }
+
+    /// Boot: what the journal wants now.
+    pub(crate) fn boot_submissions(&mut self) -> Vec<Submission> {
+        self.shared.journal.drive(&mut self.shared.disk);
+        self.shared.take_journal_submissions()
+    }
+
+    /// Boot: the result of one of those.
+    pub(crate) fn boot_disk(&mut self, now: Now, ticket: DiskTicket, result: DiskResult) {
+        self.journal_disk(now, ticket, result);
+    }
+
+    /// Whether this is shard 0.
+    #[must_use]
+    pub const fn hosts_metadata(&self) -> bool {
+        self.metadata.is_some()
+    }
+
+    fn submit_here(&mut self, now: Now, request: LaneRequest) {
+        let Some(lane) = self.lanes.get_mut(&request.lane) else {
+            // Only metadata assigns lanes, and only lanes of the cluster.
+            let refused = LaneReply::Refused(Refusal::NotServing);
+            return self.shared.reply(request.origin, refused);
+        };
+        lane.submit(now, request, &mut self.shared);
+        self.resubmit(now);
+    }
+
+    /// Submits early requests whose partition now exists.
+    fn resubmit(&mut self, now: Now) {
+        while let Some(request) = self.shared.unparked.pop_front() {
+            let lane = self.lanes.get_mut(&request.lane).expect("it was parked for this lane");
+            lane.submit(now, request, &mut self.shared);
+        }
+    }
+
+    fn reconcile(&mut self, metadata: &Metadata) {
+        // A pass may be skipped only if metadata is unchanged and nothing is parked (B10).
+        let parked = !self.shared.parking.is_empty();
+        if !core::mem::take(&mut self.metadata_changed) && !parked {
+            return;
+        }
+        for lane in self.lanes.values_mut() {
+            if lane.wants_reconcile(metadata, &self.shared) {
+                lane.reconcile(metadata, &mut self.shared);
+            }
+            // A lane that does not serve yet is looked at again when it does.
+            self.metadata_changed |= !lane.is_serving();
+        }
+    }
+
+    fn journal_disk(&mut self, now: Now, ticket: DiskTicket, result: DiskResult) {
+        let progress = self.shared.journal.complete(ticket, result);
+        if let Some(error) = progress.failed {
+            return self.shared.fail(FatalError::Journal(error));
+        }
+        if self.shared.fatal {
+            return;
+        }
+        for log in self.shared.waiting.clone() {
+            match (self.lanes.get_mut(&log), &mut self.metadata) {
+                (Some(lane), _) => lane.journal_progress(now, &mut self.shared),
+                (None, Some(metadata)) => metadata.journal_progress(now, &mut self.shared),
+                (None, None) => unreachable!("only logs of this shard wait for its journal"),
+            }
+        }
+    }
+
+    fn owned_disk(&mut self, now: Now, ticket: DiskTicket, owner: TicketOwner, result: DiskResult) {
+        match owner {
+            TicketOwner::Partition { log, key } => {
+                let lane = self.lanes.get_mut(&log).expect("lanes stay");
+                lane.partition_disk(now, key, ticket, &result, &mut self.shared);
+            }
+            TicketOwner::Read(read) => {
+                let lane = self.lanes.get_mut(&read.log).expect("lanes stay");
+                lane.resume_read(*read, result, &mut self.shared);
+            }
+            TicketOwner::Checkpoint { log } => self.checkpoint_written(now, log, result),
+            TicketOwner::OldCheckpoint => {
+                if let Err(error) = result {
+                    self.shared.log(LogLevel::Warn, LogEntry::DiskTrouble { error });
+                }
+            }
+            TicketOwner::Fetch { log, op, checksum, location } => {
+                let prepare = result.ok().and_then(|outcome| {
+                    let DiskOutcome::Data(bytes) = outcome else { return None };
+                    let record = self.shared.journal.decode_located(&location, &bytes)?;
+                    let header = PrepareHeader::decode(&record.header).ok()?;
+                    (header.checksum == checksum)
+                        .then(|| Prepare::verified(header, record.body).ok().map(Arc::new))?
+                });
+                let event = ReplicaEvent::Fetched { op, checksum, prepare };
+                self.replica_event(now, log, event);
+            }
+        }
+    }
+
+    fn replica_event(&mut self, now: Now, log: LogId, event: ReplicaEvent) {
+        if let Some(lane) = self.lanes.get_mut(&log) {
+            lane.replica_event(now, event, &mut self.shared);
+        } else if let Some(metadata) = &mut self.metadata {
+            assert!(log.is_metadata());
+            metadata.replica_event(now, event, &mut self.shared);
+        }
+    }
+
+    /// The last operation applied to a log of this shard.
+    fn applied(&self, log: LogId) -> Option<Op> {
+        if log.is_metadata() {
+            return self.metadata.as_ref().map(|metadata| metadata.applied().op);
+        }
+        self.lanes.get(&log).map(|lane| lane.state().applied())
+    }
+}
+
+/// Checkpoints.
+impl Back {
+    fn drive_checkpoints(&mut self, now: Now, front: &Front) {
+        if self.shared.fatal || self.shared.no_space.is_some() {
+            return;
+        }
+        if let Some((log, _)) = self.checkpointer.active() {
+            if let Some(lane) = self.lanes.get_mut(&log)
+                && let Some(checkpoint) = lane.checkpoint_to_write()
+            {
+                self.write_checkpoint(&checkpoint);
+            }
+            return;
+        }
+        let wanted = match self.shared.journal.pressure() {
+            Pressure::Normal => Vec::new(),
+            Pressure::CheckpointWanted(logs) | Pressure::Full(logs) => logs,
+        };
+        match self.checkpointer.choose(now.mono, &wanted, |log| self.applied(log)) {
+            None => {}
+            Some(Choice::Nudge(log)) => self.nudge(now, log),
+            Some(Choice::Checkpoint(log)) => self.begin_checkpoint(log, front),
+        }
+    }
+
+    fn begin_checkpoint(&mut self, log: LogId, front: &Front) {
+        if let Some(lane) = self.lanes.get_mut(&log) {
+            self.checkpointer.begin(log, lane.state().applied());
+            lane.begin_checkpoint(&mut self.shared);
+            if let Some(checkpoint) = lane.checkpoint_to_write() {
+                self.write_checkpoint(&checkpoint);
+            }
+            return;
+        }
+        let metadata = self.metadata.as_ref().expect("metadata lives on shard 0");
+        let applied = metadata.applied();
+        let (op, owner) = front.metadata_checkpoint();
+        assert_eq!(op, applied.op, "the front has applied what it was handed");
+        self.checkpointer.begin(log, op);
+        let prepare_checksum = applied.checksum;
+        let partitions = Vec::new();
+        self.write_checkpoint(&Checkpoint { log, op, prepare_checksum, owner, partitions });
+    }
+
+    fn write_checkpoint(&mut self, checkpoint: &Checkpoint) {
+        assert_eq!(self.checkpointer.active(), Some((checkpoint.log, checkpoint.op)));
+        let ticket = self.shared.disk.submit(DiskQueue::Pool, checkpoint.request());
+        let owner = TicketOwner::Checkpoint { log: checkpoint.log };
+        self.shared.tickets.insert(ticket, owner);
+    }
+
+    fn checkpoint_written(&mut self, now: Now, log: LogId, result: DiskResult) {
+        let (active, op) = self.checkpointer.active().expect("it was under way");
+        assert_eq!(active, log);
+        if let Err(error) = result {
+            let retry = matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::TooManyOpen);
+            if !retry {
+                return self.shared.fail(FatalError::Disk(error));
+            }
+            self.shared.note_no_space(now.mono, error);
+            self.checkpointer.abandon(now.mono);
+            if let Some(lane) = self.lanes.get_mut(&log) {
+                lane.abandon_checkpoint();
+            }
+            return;
+        }
+        let durable = self.checkpointer.durable();
+        self.shared.log(LogLevel::Debug, LogEntry::Checkpoint { log, op });
+        if let Some(lane) = self.lanes.get_mut(&log) {
+            lane.checkpoint_durable(&mut self.shared);
+        }
+        if let Some(through) = durable.release_through {
+            self.shared.journal.release(log, through);
+            self.replica_event(now, log, ReplicaEvent::Checkpointed { op: through });
+        }
+        if let Some(op) = durable.remove {
+            let file = FileName::Checkpoint { log, op };
+            let ticket = self.shared.disk.submit(DiskQueue::Pool, DiskRequest::Remove { file });
+            self.shared.tickets.insert(ticket, TicketOwner::OldCheckpoint);
+        }
+        self.shared.work.extend(self.lanes.keys().copied());
+    }
+
+    /// Moves a log at rest on by one operation that changes nothing.
+    fn nudge(&mut self, now: Now, log: LogId) {
+        if let Some(lane) = self.lanes.get_mut(&log) {
+            if lane.is_serving() && lane.is_idle() {
+                lane.planned.push_back(Entry::SessionExpired { session: SessionId::ZERO });
+                lane.form(now, &mut self.shared);
+            }
+        } else if let Some(metadata) = &mut self.metadata
+            && metadata.is_serving()
+            && metadata.is_idle()
+        {
+            // Refused only when the journal is full or failing, and then asked again.
+            let _ = metadata.propose(now, Body::empty(), &mut self.shared);
+        }
+    }
+
+    fn retry_after_no_space(&mut self, now: Now) {
+        let Some(backoff) = self.shared.no_space else { return };
+        if backoff.retry_at > now.mono {
+            return;
+        }
+        // The attempt itself tells: a success clears the mark, a failure doubles the wait.
+        self.shared.begin_retry();
+        for lane in self.lanes.values_mut() {
+            lane.retry_writes(&mut self.shared);
+            self.shared.work.insert(lane.log());
+        }
+    }
+}
+
+/// Asks the journal for a prepare; false when it does not hold it.
+pub(crate) fn fetch(shared: &mut Shared, log: LogId, op: Op, checksum: u128) -> bool {
+    let Some(location) = shared.journal.locate(log, op) else {
+        return false;
+    };
+    let request = DiskRequest::Read {
+        file: location.file.clone(),
+        offset: location.offset,
+        bytes: location.bytes,
+    };
+    let ticket = shared.disk.submit(DiskQueue::Pool, request);
+    shared.tickets.insert(ticket, TicketOwner::Fetch { log, op, checksum, location });
+    true
 }

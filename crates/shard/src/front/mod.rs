@@ -3,8 +3,9 @@
 use crate::back::{Back, MetadataCommit};
 use crate::event::{ConnectionId, Effect, HostStats, PasswordOutcome, PasswordTicket, Transport};
 use crate::lane::api::{CountersReply, LaneReply, Ticket};
-use crate::pending::Metadata;
-use borzoi_types::{Body, Mono, Now, Op, ShardId};
+use crate::random::Random;
+use borzoi_metadata::Metadata;
+use borzoi_types::{Body, Mono, Now, Op, ReplicaId, ShardId};
 use bytes::BytesMut;
 
 /// Between the fronts of one node.
@@ -70,12 +71,32 @@ pub enum FrontEvent {
     MetadataServing(bool),
 }
 
+/// Configuration of the front of one shard.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FrontOptions {
+    /// This shard.
+    pub shard: ShardId,
+    /// Shards of this node.
+    pub shards: u16,
+    /// This node.
+    pub replica: ReplicaId,
+    /// Generation of this life of the node, from the superblock: rises at every start.
+    pub generation: u64,
+}
+
 /// The client side of one shard.
 pub struct Front {
     metadata: Metadata,
 }
 
 impl Front {
+    /// A front with nobody connected. `metadata` is the recovered state on shard 0 and the
+    /// same elsewhere, where the feed of shard 0 replaces it.
+    #[must_use]
+    pub fn new(_options: FrontOptions, metadata: Metadata, _random: Box<dyn Random>) -> Self {
+        Self { metadata }
+    }
+
     /// Takes one event.
     pub fn handle(
         &mut self,

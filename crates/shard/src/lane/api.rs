@@ -154,6 +154,9 @@ pub enum Refusal {
     /// The request number is older than what the lane remembers (59).
     #[error("the request is older than the exactly-once window")]
     RequestTooOld,
+    /// The bytes of a send are not one batch of the announced count (3).
+    #[error("the bytes sent are not a batch")]
+    InvalidBatch,
     /// The stored bytes are damaged; the rest of the partition is served.
     #[error("damaged data in {file} at {position}")]
     Damaged {
@@ -180,6 +183,7 @@ impl Refusal {
             Self::InvalidOffset
             | Self::OffsetNotFound
             | Self::RequestTooOld
+            | Self::InvalidBatch
             | Self::Damaged { .. }
             | Self::ReadFailed => false,
         }

@@ -1,5 +1,371 @@
 //! Lanes: one replicated log of data each, the state machine of every partition assigned to it.
+//!
+//! A lane on its primary gathers the requests of an event batch into prepares ([`forming`]), mints
+//! offsets while it does, applies what commits and answers who waits ([`committing`]), answers reads
+//! from committed state ([`reads`]), and keeps its partitions in step with what metadata assigns to it
+//! ([`crate::reconciler`]). On every replica it claims offsets ahead ([`reservation`]), flushes
+//! segments and takes part in checkpoints ([`checkpoint`]).
+//!
+//! Invariants:
+//! - Whoever is admitted is answered exactly once: by commit, by refusal, or by the lane's stop.
+//! - Offsets are minted when an operation is prepared, in log order, and never below one that was
+//!   minted or exists.
+//! - Nothing is confirmed before its operation has committed and been applied here.
 
+pub mod admission;
 pub mod api;
+pub mod checkpoint;
+pub mod committing;
+pub mod forming;
 pub mod operation;
+pub mod reads;
+pub mod reservation;
+pub mod state;
 pub mod window;
+
+use crate::back::shared::Shared;
+use crate::event::{FatalError, LogEntry, LogLevel};
+use crate::lane::api::{ConsumerKey, LaneReply, Origin, Refusal};
+use crate::lane::checkpoint::LaneCheckpoint;
+use crate::lane::forming::{ClaimOffsets, InFlight, Queued};
+use crate::lane::operation::Entry;
+use crate::lane::reservation::{ReservationMode, Reservations};
+use crate::lane::state::LaneState;
+use crate::log_host::{HostOutput, LogHost};
+use borzoi_consensus::{Anchor, Role};
+use borzoi_storage::disk::FileName;
+use borzoi_storage::journal::{
+    AppendError, Journal, JournalRecord, RecordClass, RecordKind, RecordSeq,
+};
+use borzoi_storage::partition::PartitionLog;
+use borzoi_types::{Durability, LogId, Now, Op, PartitionKey, RequestNumber, SessionId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A send in flight, for resends that overtake its commit.
+pub(crate) type SendKey = (SessionId, RequestNumber, u64, PartitionKey);
+
+/// What a lane has done since the process started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaneCounters {
+    /// Operations prepared here.
+    pub prepared: u64,
+    /// Operations committed.
+    pub committed: u64,
+    /// Batches committed.
+    pub batches: u64,
+    /// Messages committed.
+    pub messages: u64,
+    /// Sends answered from the exactly-once window.
+    pub duplicates: u64,
+    /// Requests refused because the queue was full.
+    pub refused_busy: u64,
+    /// Requests for a key that was deleted.
+    pub stale: u64,
+    /// Reservations written.
+    pub reservations: u64,
+}
+
+/// One lane on this node.
+#[derive(Debug)]
+pub struct Lane {
+    pub(crate) log: LogId,
+    level: Durability,
+    lease: u64,
+    host: LogHost,
+    pub(crate) state: LaneState,
+    /// Identity of the last operation applied, for checkpoints.
+    applied: Anchor,
+    reservations: Reservations,
+    serving: bool,
+    /// Requests admitted and not prepared.
+    queue: VecDeque<Queued>,
+    queue_bytes: usize,
+    /// Entries of the lane itself (creates, deletes, jumps), prepared before the queue.
+    pub(crate) planned: VecDeque<Entry>,
+    in_flight: VecDeque<InFlight>,
+    /// Sends with an identity from admission to commit, and who else waits for them.
+    sends: BTreeMap<SendKey, Vec<Origin>>,
+    /// Partitions whose deletion is planned, and by which metadata operation.
+    pub(crate) closing: BTreeMap<PartitionKey, Op>,
+    /// Highest key whose creation is planned or done.
+    pub(crate) create_planned: PartitionKey,
+    /// Keys whose creation is planned or in flight.
+    pub(crate) creating: BTreeSet<PartitionKey>,
+    /// Consumers whose automatic commit is to be prepared.
+    auto_commits: BTreeSet<(PartitionKey, ConsumerKey)>,
+    /// Partitions that are gone but whose files may not be.
+    removed: BTreeMap<PartitionKey, PartitionLog>,
+    /// Partitions with closed chunks to write.
+    flush_wanted: BTreeSet<PartitionKey>,
+    deleted_waiters: BTreeMap<PartitionKey, Vec<Origin>>,
+    /// Metadata operation up to which the reconciler has compared.
+    pub(crate) reconciled: Option<Op>,
+    checkpoint: Option<LaneCheckpoint>,
+    counters: LaneCounters,
+}
+
+/// What boot knows of a lane.
+pub struct LaneBoot {
+    /// Its level.
+    pub level: Durability,
+    /// Offsets to reserve ahead.
+    pub lease: u64,
+    /// Its replica, started.
+    pub host: LogHost,
+    /// Its state at the checkpoint.
+    pub state: LaneState,
+    /// The checkpoint's operation, or the root.
+    pub applied: Anchor,
+    /// What is reserved.
+    pub reservations: Reservations,
+}
+
+impl Lane {
+    /// A lane as boot found it; not serving yet.
+    #[must_use]
+    pub fn new(boot: LaneBoot) -> Self {
+        assert_eq!(boot.applied.op, boot.state.applied(), "the anchor names the state");
+        let create_planned = boot.state.highest_created();
+        Self {
+            log: boot.host.log(),
+            level: boot.level,
+            lease: boot.lease,
+            host: boot.host,
+            state: boot.state,
+            applied: boot.applied,
+            reservations: boot.reservations,
+            serving: false,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            planned: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            sends: BTreeMap::new(),
+            closing: BTreeMap::new(),
+            create_planned,
+            creating: BTreeSet::new(),
+            auto_commits: BTreeSet::new(),
+            removed: BTreeMap::new(),
+            flush_wanted: BTreeSet::new(),
+            deleted_waiters: BTreeMap::new(),
+            reconciled: None,
+            checkpoint: None,
+            counters: LaneCounters::default(),
+        }
+    }
+
+    /// The log.
+    #[must_use]
+    pub const fn log(&self) -> LogId {
+        self.log
+    }
+
+    /// Whether this node leads the lane and admits requests.
+    #[must_use]
+    pub const fn is_serving(&self) -> bool {
+        self.serving
+    }
+
+    /// The replicated state.
+    #[must_use]
+    pub const fn state(&self) -> &LaneState {
+        &self.state
+    }
+
+    /// The log's host.
+    #[must_use]
+    pub const fn host(&self) -> &LogHost {
+        &self.host
+    }
+
+    /// What is reserved ahead.
+    #[must_use]
+    pub const fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn counters(&self) -> LaneCounters {
+        self.counters
+    }
+
+    /// Whether nothing is queued, in flight or waiting for the journal.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+            && self.planned.is_empty()
+            && self.in_flight.is_empty()
+            && self.auto_commits.is_empty()
+            && !self.host.waits_for_journal()
+    }
+
+    /// Whether this lane needs a segment file of `key`.
+    #[must_use]
+    pub fn names_file(&self, key: PartitionKey, file: &FileName) -> bool {
+        let existing = self.state.partition(key).map(|partition| &partition.log);
+        existing.or_else(|| self.removed.get(&key)).is_some_and(|log| log.names_file(file))
+    }
+
+    /// Gives the replica what has happened and does what follows from it: appends, commits, role
+    /// changes, answers.
+    pub fn run(&mut self, now: Now, shared: &mut Shared) {
+        let mut outputs = Vec::new();
+        while self.host.wants() {
+            let mut claims = ClaimOffsets {
+                level: self.level,
+                lease: self.lease,
+                reservations: &mut self.reservations,
+                state: &self.state,
+                written: &mut self.counters.reservations,
+            };
+            self.host.execute(&mut shared.journal, &mut claims, &mut outputs);
+            for output in outputs.drain(..) {
+                self.output(now, output, shared);
+            }
+        }
+        if self.host.waits_for_journal() {
+            shared.waiting.insert(self.log);
+        }
+        shared.work.insert(self.log);
+    }
+
+    /// The journal has come further.
+    pub fn journal_progress(&mut self, now: Now, shared: &mut Shared) {
+        let progress = shared.journal.progress().clone();
+        self.host.progress(now.mono, &progress);
+        if !self.host.waits_for_journal() {
+            shared.waiting.remove(&self.log);
+        }
+        self.run(now, shared);
+    }
+
+    /// Gives the replica an event and runs it.
+    pub fn replica_event(&mut self, now: Now, event: borzoi_consensus::Event, shared: &mut Shared) {
+        self.host.event(now.mono, event);
+        self.run(now, shared);
+    }
+
+    fn output(&mut self, now: Now, output: HostOutput, shared: &mut Shared) {
+        match output {
+            HostOutput::Committed(prepare) => self.committed(&prepare, shared),
+            HostOutput::Role(role) => self.role_changed(role, shared),
+            HostOutput::Fetch { op, checksum } => {
+                if !crate::back::fetch(shared, self.log, op, checksum) {
+                    let prepare = None;
+                    let event = borzoi_consensus::Event::Fetched { op, checksum, prepare };
+                    self.host.event(now.mono, event);
+                }
+            }
+            HostOutput::JournalRefused(AppendError::Failed(error)) => {
+                shared.fail(FatalError::Journal(error));
+            }
+            HostOutput::JournalRefused(error) => {
+                // A replica with peers is repaired later; a primary has asked for room before.
+                let text = format!("log {}: {error}", self.log);
+                shared.log(LogLevel::Warn, LogEntry::Text(text));
+            }
+            HostOutput::Send { .. } | HostOutput::StateTransfer { .. } => {
+                // Links to peers come with clusters of more than one node.
+                assert!(shared.options.replica_count > 1, "a solo replica has no peers");
+            }
+        }
+    }
+
+    fn role_changed(&mut self, role: Role, shared: &mut Shared) {
+        let serves = matches!(role, Role::Primary { may_serve: true, .. });
+        if serves == self.serving {
+            return;
+        }
+        self.serving = serves;
+        self.forget_plans();
+        self.refuse_everyone(&Refusal::NotServing, shared);
+        if !serves {
+            return;
+        }
+        for (_, partition) in self.state.partitions_mut() {
+            partition.reset_primary_state();
+        }
+        self.create_planned = self.state.highest_created();
+        self.reconciled = None;
+        self.plan_jumps(shared);
+        let commit = self.host.replica().commit();
+        shared.log(LogLevel::Info, LogEntry::LogServing { log: self.log, commit });
+    }
+
+    /// Plans to go on above what was reserved, where more existed than the log shows: before any other
+    /// operation of this primary, so that no offset that may have been confirmed is handed out again.
+    fn plan_jumps(&mut self, shared: &mut Shared) {
+        assert!(self.planned.is_empty(), "jumps come first");
+        for (key, reservation) in self.reservations.iter() {
+            let Some(partition) = self.state.partition(key) else { continue };
+            if reservation.frontier > partition.log.next_offset() {
+                self.planned.push_back(Entry::OffsetJump { key, to: reservation.reserved });
+            }
+        }
+        let partitions = self.planned.len() as u64;
+        if partitions > 0 {
+            shared.log(LogLevel::Warn, LogEntry::OffsetJump { log: self.log, partitions });
+        }
+    }
+
+    fn forget_plans(&mut self) {
+        self.planned.clear();
+        self.closing.clear();
+        self.creating.clear();
+        self.auto_commits.clear();
+    }
+
+    /// Appends the record that lowers every reservation to what exists. Only when everything this
+    /// lane ever appended is durable and nothing is minted any more.
+    ///
+    /// # Errors
+    /// When the journal does not take it: the reservations stand.
+    pub fn collapse_reservations(
+        &mut self,
+        journal: &mut Journal,
+    ) -> Result<Option<RecordSeq>, AppendError> {
+        if self.level == Durability::Persisted || !self.serving {
+            return Ok(None);
+        }
+        assert!(self.is_idle(), "nothing is minted any more");
+        let state = &self.state;
+        let frontier = |key| state.partition(key).map(|p| p.log.next_offset());
+        let mut collapsed = self.reservations.clone();
+        let entries = collapsed.collapse(frontier);
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let (header, body) = reservation::encode(ReservationMode::Install, &entries);
+        let record = JournalRecord {
+            kind: RecordKind::Reservation,
+            log: self.log,
+            op: self.applied.op,
+            header,
+            body,
+        };
+        let sequence = journal.append(record, Durability::Persisted, RecordClass::Reserved)?;
+        self.reservations = collapsed;
+        Ok(Some(sequence))
+    }
+
+    /// Answers everyone who waits for an operation of this lane with a refusal.
+    pub fn refuse_everyone(&mut self, refusal: &Refusal, shared: &mut Shared) {
+        let mut origins: Vec<Origin> = Vec::new();
+        for in_flight in self.in_flight.drain(..) {
+            origins.extend(in_flight.waiters.iter().map(|waiter| waiter.origin));
+        }
+        for queued in self.queue.drain(..) {
+            origins.extend(queued.waits.then_some(queued.origin));
+        }
+        self.queue_bytes = 0;
+        for (_, waiters) in core::mem::take(&mut self.sends) {
+            origins.extend(waiters);
+        }
+        for (_, waiters) in core::mem::take(&mut self.deleted_waiters) {
+            origins.extend(waiters);
+        }
+        for origin in origins {
+            shared.reply(origin, LaneReply::Refused(refusal.clone()));
+        }
+    }
+}

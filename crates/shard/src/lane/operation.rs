@@ -134,6 +134,24 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// The partition it is about; the zero key, which no partition has, for a session's end.
+    #[must_use]
+    pub const fn key(&self) -> PartitionKey {
+        match self {
+            Self::Create { key, .. }
+            | Self::Batch { key, .. }
+            | Self::StoreOffset { key, .. }
+            | Self::DeleteOffset { key, .. }
+            | Self::Truncate { key, .. }
+            | Self::Purge { key, .. }
+            | Self::Delete { key, .. }
+            | Self::OffsetJump { key, .. } => *key,
+            Self::SessionExpired { .. } => PartitionKey::ZERO,
+        }
+    }
+}
+
 /// Why a lane operation could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OperationError {
@@ -156,9 +174,23 @@ pub enum OperationError {
 pub struct OperationBuilder {
     body: Body,
     packed: BytesMut,
+    entries: usize,
 }
 
 impl OperationBuilder {
+    /// Bytes before the first entry.
+    pub const HEADER_BYTES: usize = BODY_HEADER_BYTES;
+    /// Bytes that a batch costs beside itself.
+    pub const BATCH_OVERHEAD_BYTES: usize = ENTRY_HEADER_BYTES + BATCH_FIXED_BYTES;
+    /// Bytes of an entry that stores or deletes an offset.
+    pub const OFFSET_ENTRY_BYTES: usize = ENTRY_HEADER_BYTES + 16;
+
+    /// Entries so far.
+    #[must_use]
+    pub const fn entries(&self) -> usize {
+        self.entries
+    }
+
     /// Whether nothing was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -191,6 +223,7 @@ impl OperationBuilder {
             self.packed.put_bytes(0, BODY_HEADER_BYTES - 2);
         }
         let before = self.len();
+        self.entries += 1;
         self.put(entry);
         assert_eq!(self.len() - before, Self::entry_bytes(entry), "the size was announced");
     }
@@ -199,6 +232,7 @@ impl OperationBuilder {
     pub fn finish(&mut self) -> Body {
         assert!(self.len() > BODY_HEADER_BYTES, "an operation has at least one entry");
         self.seal_packed();
+        self.entries = 0;
         core::mem::take(&mut self.body)
     }
 

@@ -1,0 +1,143 @@
+//! The metadata log on shard 0: a log like any other, whose state machine belongs to the front.
+
+use super::MetadataCommit;
+use super::shared::Shared;
+use crate::event::{FatalError, LogEntry, LogLevel};
+use crate::lane::api::Refusal;
+use crate::log_host::{HostOutput, LogHost, NothingBefore, is_for_user};
+use borzoi_consensus::{Anchor, Event as ReplicaEvent, HEADER_BYTES, Role};
+use borzoi_storage::journal::{AppendError, RecordClass};
+use borzoi_types::{Body, LogId, Now, Op};
+
+/// See the module.
+#[derive(Debug)]
+pub struct MetadataLog {
+    host: LogHost,
+    /// The last operation handed to the front.
+    applied: Anchor,
+    serving: bool,
+}
+
+impl MetadataLog {
+    /// The log as boot found it; the front's state stands at `applied`.
+    #[must_use]
+    pub fn new(host: LogHost, applied: Anchor) -> Self {
+        assert_eq!(host.log(), LogId::METADATA);
+        Self { host, applied, serving: false }
+    }
+
+    /// The last operation handed to the front.
+    #[must_use]
+    pub const fn applied(&self) -> Anchor {
+        self.applied
+    }
+
+    /// Whether operations may be proposed here.
+    #[must_use]
+    pub const fn is_serving(&self) -> bool {
+        self.serving
+    }
+
+    /// The log's host.
+    #[must_use]
+    pub const fn host(&self) -> &LogHost {
+        &self.host
+    }
+
+    /// Whether nothing waits for the journal.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.host.waits_for_journal() && self.host.replica().head() == self.applied.op
+    }
+
+    /// Proposes an operation; its commit is handed to the front.
+    pub fn propose(&mut self, now: Now, body: Body, shared: &mut Shared) -> Result<Op, Refusal> {
+        if shared.fatal {
+            return Err(Refusal::Stopping);
+        }
+        if !self.serving {
+            return Err(Refusal::NotServing);
+        }
+        if !shared.journal.has_room(HEADER_BYTES, body.len(), RecordClass::Normal) {
+            return Err(Refusal::NoSpace);
+        }
+        let timestamp = self.host.mint_timestamp(now);
+        let proposed = self.host.propose(now, timestamp, body);
+        self.run(shared);
+        proposed.map_err(|refusal| match refusal {
+            borzoi_consensus::Refusal::PipelineFull => Refusal::Busy,
+            borzoi_consensus::Refusal::NotPrimary { .. }
+            | borzoi_consensus::Refusal::NotServing
+            | borzoi_consensus::Refusal::TooLarge { .. } => Refusal::NotServing,
+        })
+    }
+
+    /// The journal has come further.
+    pub fn journal_progress(&mut self, now: Now, shared: &mut Shared) {
+        let progress = shared.journal.progress().clone();
+        self.host.progress(now.mono, &progress);
+        if !self.host.waits_for_journal() {
+            shared.waiting.remove(&LogId::METADATA);
+        }
+        self.run(shared);
+    }
+
+    /// Gives the replica an event.
+    pub fn replica_event(&mut self, now: Now, event: ReplicaEvent, shared: &mut Shared) {
+        self.host.event(now.mono, event);
+        self.run(shared);
+    }
+
+    /// Does what the replica wants.
+    pub fn run(&mut self, shared: &mut Shared) {
+        let mut outputs = Vec::new();
+        while self.host.wants() {
+            self.host.execute(&mut shared.journal, &mut NothingBefore, &mut outputs);
+            for output in outputs.drain(..) {
+                self.output(output, shared);
+            }
+        }
+        if self.host.waits_for_journal() {
+            shared.waiting.insert(LogId::METADATA);
+        }
+        shared.work.insert(LogId::METADATA);
+    }
+
+    fn output(&mut self, output: HostOutput, shared: &mut Shared) {
+        match output {
+            HostOutput::Committed(prepare) => {
+                assert!(prepare.header.follows(self.applied), "in order, each once");
+                self.applied = prepare.header.anchor();
+                let user = is_for_user(&prepare);
+                shared.metadata_committed(MetadataCommit {
+                    op: prepare.header.op,
+                    timestamp: prepare.header.timestamp,
+                    body: if user { prepare.body.clone() } else { Body::empty() },
+                });
+            }
+            HostOutput::Role(role) => {
+                let serving = matches!(role, Role::Primary { may_serve: true, .. });
+                if serving != self.serving {
+                    self.serving = serving;
+                    shared.metadata_serving(serving);
+                    let commit = self.host.replica().commit();
+                    let entry = LogEntry::LogServing { log: LogId::METADATA, commit };
+                    shared.log(LogLevel::Info, entry);
+                }
+            }
+            HostOutput::JournalRefused(AppendError::Failed(error)) => {
+                shared.fail(FatalError::Journal(error));
+            }
+            HostOutput::JournalRefused(error) => {
+                shared.log(LogLevel::Warn, LogEntry::Text(format!("metadata log: {error}")));
+            }
+            HostOutput::Fetch { op, checksum } => {
+                let asked = super::fetch(shared, LogId::METADATA, op, checksum);
+                assert!(asked || shared.options.replica_count > 1, "a solo log is whole");
+            }
+            HostOutput::Send { .. } | HostOutput::StateTransfer { .. } => {
+                assert!(shared.options.replica_count > 1, "a solo replica has no peers");
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What the logs of one shard share: the journal, the disk, the segment cache, early requests, and
+//! the way out.
+
+use super::{BackOutput, MetadataCommit};
+use crate::event::{Effect, FatalError, LogEntry, LogLevel, LogRecord, ShardMessage};
+use crate::lane::api::{LaneReply, LaneRequest, Origin};
+use crate::lane::reads::WaitingRead;
+use crate::options::ShardOptions;
+use crate::parking::Parking;
+use borzoi_storage::cache::SegmentCache;
+use borzoi_storage::disk::{DiskError, DiskQueue, DiskSubmissions, DiskTicket, Submission};
+use borzoi_storage::journal::{Journal, RecordLocation};
+use borzoi_types::{LogId, Mono, Op, PartitionKey};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Whom a disk result belongs to, when it is not the journal's.
+#[derive(Debug)]
+pub enum TicketOwner {
+    /// A write, sync or removal of a partition's files.
+    Partition {
+        /// Its lane.
+        log: LogId,
+        /// Its key; the partition may be gone meanwhile.
+        key: PartitionKey,
+    },
+    /// A poll that reads from disk.
+    Read(Box<WaitingRead>),
+    /// A checkpoint being written.
+    Checkpoint {
+        /// Of which log.
+        log: LogId,
+    },
+    /// An old checkpoint being removed; nothing depends on it.
+    OldCheckpoint,
+    /// A prepare being read back for the replica.
+    Fetch {
+        /// Of which log.
+        log: LogId,
+        /// Which one.
+        op: Op,
+        /// Its identity.
+        checksum: u128,
+        /// Where it lies.
+        location: RecordLocation,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shared {
+    /// What the shard was told at boot.
+    pub options: ShardOptions,
+    /// The shard's journal.
+    pub journal: Journal,
+    /// Recent chunks and indexes.
+    pub cache: SegmentCache,
+    /// Disk requests of this batch.
+    pub disk: DiskSubmissions,
+    /// Whom results belong to.
+    pub tickets: BTreeMap<DiskTicket, TicketOwner>,
+    /// Requests whose partition does not exist yet.
+    pub parking: Parking,
+    /// Requests to be submitted again: their partition has just been created.
+    pub unparked: VecDeque<LaneRequest>,
+    /// Logs that want their end of the batch.
+    pub work: BTreeSet<LogId>,
+    /// Logs that wait for the journal.
+    pub waiting: BTreeSet<LogId>,
+    /// The disk has refused a write for lack of space; when to try again.
+    pub no_space: Option<Backoff>,
+    /// The wait that led to the attempt under way, so that the next one is longer.
+    pub retrying: Option<Backoff>,
+    /// Set once: nothing is acknowledged any more.
+    pub fatal: bool,
+    /// The clean stop has begun: requests are refused.
+    pub stopping: bool,
+    output: VecDeque<BackOutput>,
+    effects: Vec<Effect>,
+    /// Requests that boot has left for the shell.
+    kept: Vec<Submission>,
+}
+
+/// Waiting before the next attempt after a full disk: 1 s, doubling to 60 s (required behaviour B8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backoff {
+    /// When to try again.
+    pub retry_at: Mono,
+    /// The next wait, in seconds.
+    pub next_secs: u64,
+}
+
+const BACKOFF_SECS_MIN: u64 = 1;
+const BACKOFF_SECS_MAX: u64 = 60;
+
+impl Shared {
+    /// Nothing waiting anywhere.
+    #[must_use]
+    pub fn new(options: ShardOptions, journal: Journal, cache: SegmentCache) -> Self {
+        let parking = Parking::new(options.park_age_max);
+        Self {
+            options,
+            journal,
+            cache,
+            disk: DiskSubmissions::new(),
+            tickets: BTreeMap::new(),
+            parking,
+            unparked: VecDeque::new(),
+            work: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            no_space: None,
+            retrying: None,
+            fatal: false,
+            stopping: false,
+            output: VecDeque::new(),
+            effects: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Answers a request: to the own front, or to the shard it came from.
+    pub fn reply(&mut self, origin: Origin, reply: LaneReply) {
+        if origin.shard == self.options.shard {
+            self.output.push_back(BackOutput::LaneReply { ticket: origin.ticket, reply });
+        } else {
+            let message = ShardMessage::LaneReply { ticket: origin.ticket, reply };
+            self.send(origin.shard, message);
+        }
+    }
+
+    /// Sends to another shard of this node.
+    pub fn send(&mut self, to: borzoi_types::ShardId, message: ShardMessage) {
+        assert!(to != self.options.shard, "what stays here takes no message");
+        self.effects.push(Effect::ToShard { to, message });
+    }
+
+    /// Hands a committed metadata operation to the front.
+    pub fn metadata_committed(&mut self, commit: MetadataCommit) {
+        self.output.push_back(BackOutput::MetadataCommitted(commit));
+    }
+
+    /// Tells the front whether metadata operations may be proposed.
+    pub fn metadata_serving(&mut self, serving: bool) {
+        self.output.push_back(BackOutput::MetadataServing(serving));
+    }
+
+    /// Answers a request for counters of the own front.
+    pub fn counters_reply(&mut self, reply: crate::lane::api::CountersReply) {
+        self.output.push_back(BackOutput::Counters(reply));
+    }
+
+    /// Emits something for a human.
+    pub fn log(&mut self, level: LogLevel, entry: LogEntry) {
+        self.effects.push(Effect::Log(LogRecord { level, entry }));
+    }
+
+    /// Emits an effect of the shard as a whole.
+    pub fn emit(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// The node cannot go on: says so once; nothing is acknowledged after it.
+    pub fn fail(&mut self, error: FatalError) {
+        if !self.fatal {
+            self.fatal = true;
+            self.effects.push(Effect::Fatal(error));
+        }
+    }
+
+    /// A write failed for lack of space: refuse writes until it has worked again.
+    pub fn note_no_space(&mut self, now: Mono, error: DiskError) {
+        let last = self.no_space.or(self.retrying.take());
+        let secs = last.map_or(BACKOFF_SECS_MIN, |backoff| backoff.next_secs);
+        let next_secs = (secs * 2).min(BACKOFF_SECS_MAX);
+        let retry_at = now.plus(borzoi_types::Duration::from_secs(secs));
+        if last.is_none() {
+            self.log(LogLevel::Error, LogEntry::DiskTrouble { error });
+        }
+        self.no_space = Some(Backoff { retry_at, next_secs });
+    }
+
+    /// The wait after a full disk is over: writes are tried, by requests as well.
+    pub fn begin_retry(&mut self) {
+        self.retrying = self.no_space.take();
+    }
+
+    /// Whether something emitted has not left yet (boot leaves its effects here).
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        !self.effects.is_empty()
+            || !self.disk.is_empty()
+            || !self.kept.is_empty()
+            || !self.output.is_empty()
+    }
+
+    /// Boot: takes the journal's own requests; everything else is kept for the shell.
+    pub fn take_journal_submissions(&mut self) -> Vec<Submission> {
+        let (pool, journal): (Vec<_>, Vec<_>) =
+            self.disk.drain().partition(|submission| submission.queue == DiskQueue::Pool);
+        self.kept.extend(pool);
+        journal
+    }
+
+    /// The next thing for the front.
+    pub fn take_output(&mut self) -> Option<BackOutput> {
+        self.output.pop_front()
+    }
+
+    /// Moves everything emitted to `effects`; disk requests last. After a fatal error no replies
+    /// leave any more, only the error itself and the log.
+    pub fn drain(&mut self, effects: &mut Vec<Effect>) {
+        effects.append(&mut self.effects);
+        for submission in self.kept.drain(..).chain(self.disk.drain()) {
+            effects.push(Effect::Disk {
+                queue: submission.queue,
+                ticket: submission.ticket,
+                request: submission.request,
+            });
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! When which log takes a checkpoint, and what is released when it is durable.
+//!
+//! One checkpoint at a time per shard. A log is chosen when the journal wants its oldest records
+//! released, or when the interval has passed since it first changed. Two checkpoints are kept per log
+//! and the journal is released up to the older, so a damaged newest one costs nothing but replay.
+//!
+//! Invariants:
+//! - released <= older checkpoint <= newest checkpoint <= applied, per log;
+//! - nothing is released, and no file removed, before the checkpoint that allows it is durable.
+
+use borzoi_types::{Duration, LogId, Mono, Op};
+use std::collections::BTreeMap;
+
+/// The durable checkpoints of one log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Kept {
+    older: Option<Op>,
+    newest: Option<Op>,
+    /// When the log first changed after its newest checkpoint.
+    changed: Option<Mono>,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// Take a checkpoint of this log.
+    Checkpoint(LogId),
+    /// Prepare an operation that changes nothing, so that a second checkpoint of a log at rest can
+    /// be taken and the journal released up to its present one.
+    Nudge(LogId),
+}
+
+/// What a durable checkpoint allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Durable {
+    /// The journal may be released up to here.
+    pub release_through: Option<Op>,
+    /// A checkpoint that is no longer kept.
+    pub remove: Option<Op>,
+}
+
+/// What the checkpointer has done since the process started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CheckpointCounters {
+    /// Checkpoints that became durable.
+    pub durable: u64,
+    /// Checkpoints given up for lack of space.
+    pub abandoned: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Checkpointer {
+    interval: Duration,
+    kept: BTreeMap<LogId, Kept>,
+    active: Option<(LogId, Op)>,
+    counters: CheckpointCounters,
+}
+
+impl Checkpointer {
+    /// Nothing under way. `durable` are the checkpoints found at boot, per log in rising order.
+    #[must_use]
+    pub fn new(interval: Duration, durable: &[(LogId, Op)]) -> Self {
+        let mut kept: BTreeMap<LogId, Kept> = BTreeMap::new();
+        for (log, op) in durable {
+            let entry = kept.entry(*log).or_default();
+            assert!(entry.newest.is_none_or(|newest| newest < *op), "in rising order");
+            entry.older = entry.newest;
+            entry.newest = Some(*op);
+        }
+        Self { interval, kept, active: None, counters: CheckpointCounters::default() }
+    }
+
+    /// The log whose checkpoint is under way, and its operation.
+    #[must_use]
+    pub const fn active(&self) -> Option<(LogId, Op)> {
+        self.active
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn counters(&self) -> CheckpointCounters {
+        self.counters
+    }
+
+    /// The newest durable checkpoint of a log.
+    #[must_use]
+    pub fn newest(&self, log: LogId) -> Option<Op> {
+        self.kept.get(&log).and_then(|kept| kept.newest)
+    }
+
+    /// A log stands at `applied`: whether it has changed since its newest checkpoint is noted.
+    pub fn note_changed_if_new(&mut self, log: LogId, applied: Option<Op>, now: Mono) {
+        if applied.is_some_and(|applied| applied > self.newest(log).unwrap_or(Op::ZERO)) {
+            self.note_changed(log, now);
+        }
+    }
+
+    /// A log has changed.
+    pub fn note_changed(&mut self, log: LogId, now: Mono) {
+        let kept = self.kept.entry(log).or_default();
+        kept.changed = kept.changed.or(Some(now));
+    }
+
+    /// When the interval of some log passes.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Mono> {
+        if self.active.is_some() {
+            return None;
+        }
+        let changed = self.kept.values().filter_map(|kept| kept.changed);
+        changed.min().map(|changed| changed.plus(self.interval))
+    }
+
+    /// What to do now, if nothing is under way. `wanted` are the logs whose records the journal
+    /// wants released, `applied` tells the last operation applied to a log.
+    #[must_use]
+    pub fn choose(
+        &self,
+        now: Mono,
+        wanted: &[LogId],
+        applied: impl Fn(LogId) -> Option<Op>,
+    ) -> Option<Choice> {
+        if self.active.is_some() {
+            return None;
+        }
+        for log in wanted {
+            let Some(applied) = applied(*log) else { continue };
+            let kept = self.kept.get(log).copied().unwrap_or_default();
+            if applied > kept.newest.unwrap_or(Op::ZERO) {
+                return Some(Choice::Checkpoint(*log));
+            }
+            // The newest one stands at the end of the log. If much lies between it and the older
+            // one, another one right behind it allows all of that to be released.
+            let span = kept.newest.map_or(0, |newest| newest.0 - kept.older.map_or(0, |op| op.0));
+            if span > 1 {
+                return Some(Choice::Nudge(*log));
+            }
+        }
+        let due = self.kept.iter().find(|(log, kept)| {
+            let passed = kept.changed.is_some_and(|changed| changed.plus(self.interval) <= now);
+            passed && applied(**log).is_some_and(|op| op > kept.newest.unwrap_or(Op::ZERO))
+        });
+        due.map(|(log, _)| Choice::Checkpoint(*log))
+    }
+
+    /// A checkpoint of `log` at `op` is being taken.
+    pub fn begin(&mut self, log: LogId, op: Op) {
+        assert!(self.active.is_none(), "one at a time");
+        let kept = self.kept.entry(log).or_default();
+        assert!(kept.newest.is_none_or(|newest| newest < op), "checkpoints go forward");
+        kept.changed = None;
+        self.active = Some((log, op));
+    }
+
+    /// The checkpoint under way is durable.
+    pub fn durable(&mut self) -> Durable {
+        let (log, op) = self.active.take().expect("one was under way");
+        let kept = self.kept.get_mut(&log).expect("begun");
+        let remove = kept.older;
+        kept.older = kept.newest;
+        kept.newest = Some(op);
+        self.counters.durable += 1;
+        assert!(kept.older < kept.newest);
+        Durable { release_through: kept.older, remove }
+    }
+
+    /// The checkpoint under way could not be written; `log` is still to be checkpointed.
+    pub fn abandon(&mut self, now: Mono) {
+        let (log, _) = self.active.take().expect("one was under way");
+        self.counters.abandoned += 1;
+        self.note_changed(log, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANE: LogId = LogId(1);
+
+    fn applied(op: u64) -> impl Fn(LogId) -> Option<Op> {
+        move |_| Some(Op(op))
+    }
+
+    #[test]
+    fn the_journal_is_released_up_to_the_older_of_two_checkpoints() {
+        let mut checkpointer = Checkpointer::new(Duration::from_secs(60), &[]);
+        checkpointer.begin(LANE, Op(10));
+        let first = checkpointer.durable();
+        assert_eq!(first, Durable { release_through: None, remove: None });
+        checkpointer.begin(LANE, Op(20));
+        let second = checkpointer.durable();
+        assert_eq!(second, Durable { release_through: Some(Op(10)), remove: None });
+        checkpointer.begin(LANE, Op(30));
+        let third = checkpointer.durable();
+        assert_eq!(third, Durable { release_through: Some(Op(20)), remove: Some(Op(10)) });
+    }
+
+    #[test]
+    fn a_changed_log_is_checkpointed_when_its_interval_has_passed() {
+        let mut checkpointer = Checkpointer::new(Duration(100), &[]);
+        assert_eq!(checkpointer.deadline(), None);
+        checkpointer.note_changed(LANE, Mono(5));
+        checkpointer.note_changed(LANE, Mono(50));
+        assert_eq!(checkpointer.deadline(), Some(Mono(105)));
+        assert_eq!(checkpointer.choose(Mono(104), &[], applied(1)), None);
+        let choice = checkpointer.choose(Mono(105), &[], applied(1));
+        assert_eq!(choice, Some(Choice::Checkpoint(LANE)));
+    }
+
+    #[test]
+    fn a_log_at_rest_that_fills_the_journal_is_nudged_once() {
+        let kept = [(LANE, Op(5)), (LANE, Op(90))];
+        let mut checkpointer = Checkpointer::new(Duration(100), &kept);
+        let choice = checkpointer.choose(Mono(0), &[LANE], applied(90));
+        assert_eq!(choice, Some(Choice::Nudge(LANE)));
+        let choice = checkpointer.choose(Mono(0), &[LANE], applied(91));
+        assert_eq!(choice, Some(Choice::Checkpoint(LANE)));
+        checkpointer.begin(LANE, Op(91));
+        assert_eq!(checkpointer.durable().release_through, Some(Op(90)));
+        assert_eq!(checkpointer.choose(Mono(0), &[LANE], applied(91)), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! What a committed operation does: apply, answer who waits, wake what waited for it.
+
+use super::Lane;
+use super::admission::send_key;
+use super::api::{LaneReply, Origin, Refusal};
+use super::operation::{self, Entry};
+use super::state::Outcome;
+use crate::back::shared::Shared;
+use crate::log_host::is_for_user;
+use borzoi_consensus::Prepare;
+use borzoi_types::{Op, PartitionKey};
+
+impl Lane {
+    /// Applies a committed operation and answers who waits for it.
+    pub(super) fn committed(&mut self, prepare: &Prepare, shared: &mut Shared) {
+        let op = prepare.header.op;
+        self.applied = prepare.header.anchor();
+        self.counters.committed += 1;
+        if !is_for_user(prepare) {
+            self.state.apply_nothing(op);
+            return;
+        }
+        let entries = operation::decode(&prepare.body).expect("checked at boot and when prepared");
+        let mut removed = Vec::new();
+        let outcomes = self.state.apply(op, &entries, &mut shared.cache, &mut removed);
+        assert_eq!(outcomes.len(), entries.len());
+        for log in removed {
+            self.removed.insert(log.key(), log);
+        }
+        self.answer_waiters(op, &entries, &outcomes, shared);
+        for (entry, outcome) in entries.iter().zip(&outcomes) {
+            self.after_entry(op, entry, *outcome, shared);
+        }
+        shared.work.insert(self.log);
+    }
+
+    fn answer_waiters(
+        &mut self,
+        op: Op,
+        entries: &[Entry],
+        outcomes: &[Outcome],
+        shared: &mut Shared,
+    ) {
+        if self.in_flight.front().is_none_or(|in_flight| in_flight.op != op) {
+            return;
+        }
+        let in_flight = self.in_flight.pop_front().expect("just seen");
+        for waiter in &in_flight.waiters {
+            let reply = self.reply_for(op, &entries[waiter.entry], outcomes[waiter.entry]);
+            shared.reply(waiter.origin, reply);
+        }
+    }
+
+    fn reply_for(&self, op: Op, entry: &Entry, outcome: Outcome) -> LaneReply {
+        match outcome {
+            Outcome::Sent { base_offset, .. } => LaneReply::Sent { base_offset, op },
+            Outcome::OffsetNotFound => LaneReply::Refused(Refusal::OffsetNotFound),
+            Outcome::KeyDeleted => LaneReply::KeyDeleted { by: self.state.deleted_by() },
+            Outcome::Done => {
+                let stores =
+                    matches!(entry, Entry::StoreOffset { .. } | Entry::DeleteOffset { .. });
+                assert!(stores, "nobody waits for an entry of another kind");
+                LaneReply::Stored
+            }
+        }
+    }
+
+    /// What follows from one applied entry beside the answer.
+    fn after_entry(&mut self, op: Op, entry: &Entry, outcome: Outcome, shared: &mut Shared) {
+        match entry {
+            Entry::Batch { key, count, identity, .. } => {
+                let resends =
+                    identity.and_then(|identity| self.sends.remove(&send_key(&identity, *key)));
+                for origin in resends.unwrap_or_default() {
+                    shared.reply(origin, self.reply_for(op, entry, outcome));
+                }
+                if let Outcome::Sent { chunk_closed, .. } = outcome {
+                    self.counters.batches += 1;
+                    self.counters.messages += u64::from(*count);
+                    if chunk_closed {
+                        self.flush_wanted.insert(*key);
+                    }
+                }
+            }
+            Entry::StoreOffset { key, consumer, offset, auto_commit: true } => {
+                let partition = self.state.partition_mut(*key);
+                if partition.is_some_and(|p| p.auto_committed(*consumer, *offset)) {
+                    self.auto_commits.insert((*key, *consumer));
+                }
+            }
+            Entry::Create { key, .. } => self.after_create(*key, shared),
+            Entry::Delete { key, by } => self.after_delete(*key, *by, shared),
+            Entry::Purge { key, new_key, by } => {
+                self.after_delete(*key, *by, shared);
+                self.after_create(*new_key, shared);
+            }
+            Entry::OffsetJump { key, .. } => {
+                self.flush_wanted.insert(*key);
+            }
+            Entry::StoreOffset { .. }
+            | Entry::DeleteOffset { .. }
+            | Entry::Truncate { .. }
+            | Entry::SessionExpired { .. } => {}
+        }
+    }
+
+    /// Early requests of the partition are submitted again, in the order they came and before
+    /// anything that comes later.
+    fn after_create(&mut self, key: PartitionKey, shared: &mut Shared) {
+        self.create_planned = self.create_planned.max(key);
+        self.creating.remove(&key);
+        let parked = shared.parking.take(key);
+        shared.unparked.extend(parked);
+    }
+
+    fn after_delete(&mut self, key: PartitionKey, by: Op, shared: &mut Shared) {
+        self.closing.remove(&key);
+        self.reservations.remove(key);
+        self.flush_wanted.remove(&key);
+        let waiting: Vec<Origin> = self.deleted_waiters.remove(&key).unwrap_or_default();
+        for origin in waiting {
+            shared.reply(origin, LaneReply::KeyDeleted { by });
+        }
+    }
+}

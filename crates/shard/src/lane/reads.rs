@@ -1,0 +1,116 @@
+//! Polls: planned against committed state, answered from memory or step by step from disk.
+//!
+//! A poll sees what was committed when it was planned or later, never less. A failure is an answer
+//! of its own, never an empty result. Automatic commits move the overlay of the consumer before the
+//! answer leaves; one operation per consumer and partition makes it durable.
+
+use super::Lane;
+use super::api::{ConsumerKey, LaneReply, Origin, PollStart, Refusal};
+use crate::back::shared::{Shared, TicketOwner};
+use crate::event::{LogEntry, LogLevel};
+use borzoi_storage::disk::{DiskQueue, DiskResult};
+use borzoi_storage::partition::{ReadCursor, ReadError, ReadOutcome, ReadPlan, ReadStart};
+use borzoi_types::limits::POLL_REPLY_BYTES_MAX;
+use borzoi_types::{LogId, Offset, PartitionKey};
+
+/// A poll that waits for the disk.
+#[derive(Debug)]
+pub struct WaitingRead {
+    /// Its lane.
+    pub log: LogId,
+    key: PartitionKey,
+    origin: Origin,
+    commit_for: Option<ConsumerKey>,
+    cursor: Box<ReadCursor>,
+}
+
+type Poll = (PollStart, u32, ConsumerKey, bool);
+
+impl Lane {
+    /// Plans a poll and answers it, now or when the disk has answered.
+    pub(super) fn poll(
+        &mut self,
+        key: PartitionKey,
+        origin: Origin,
+        (start, count, consumer, auto_commit): Poll,
+        shared: &mut Shared,
+    ) {
+        let partition = self.state.partition_mut(key).expect("the caller has looked");
+        let start = match start {
+            PollStart::Offset(offset) => ReadStart::Offset(offset),
+            PollStart::Timestamp(time) => ReadStart::Timestamp(time),
+            PollStart::First => ReadStart::First,
+            PollStart::Last => ReadStart::Last(count),
+            PollStart::Next => ReadStart::Offset(partition.next_for(consumer)),
+        };
+        let commit_for = auto_commit.then_some(consumer);
+        let plan = partition.log.plan_read(&mut shared.cache, start, count, POLL_REPLY_BYTES_MAX);
+        self.continue_read(key, origin, commit_for, plan, shared);
+    }
+
+    /// Goes on with a poll whose disk request has ended.
+    pub fn resume_read(&mut self, read: WaitingRead, result: DiskResult, shared: &mut Shared) {
+        let WaitingRead { key, origin, commit_for, cursor, .. } = read;
+        let Some(partition) = self.state.partition_mut(key) else {
+            return self.answer_deleted(origin, self.state.deleted_by(), shared);
+        };
+        let plan = partition.log.resume(&mut shared.cache, cursor, result);
+        self.continue_read(key, origin, commit_for, plan, shared);
+    }
+
+    fn continue_read(
+        &mut self,
+        key: PartitionKey,
+        origin: Origin,
+        commit_for: Option<ConsumerKey>,
+        plan: Result<ReadPlan, ReadError>,
+        shared: &mut Shared,
+    ) {
+        match plan {
+            Ok(ReadPlan::Ready(outcome)) => {
+                self.answer_poll(key, origin, commit_for, outcome, shared);
+            }
+            Ok(ReadPlan::Disk { request, cursor }) => {
+                let ticket = shared.disk.submit(DiskQueue::Pool, request);
+                let read = WaitingRead { log: self.log, key, origin, commit_for, cursor };
+                shared.tickets.insert(ticket, TicketOwner::Read(Box::new(read)));
+            }
+            Err(error) => {
+                let refusal = refusal_for(key, &error, shared);
+                shared.reply(origin, LaneReply::Refused(refusal));
+            }
+        }
+    }
+
+    fn answer_poll(
+        &mut self,
+        key: PartitionKey,
+        origin: Origin,
+        commit_for: Option<ConsumerKey>,
+        outcome: ReadOutcome,
+        shared: &mut Shared,
+    ) {
+        let partition = self.state.partition_mut(key).expect("the caller has looked");
+        let current_offset = partition.current_offset().unwrap_or(Offset::ZERO);
+        if let (Some(consumer), Some(last)) = (commit_for, outcome.last)
+            && self.serving
+            && partition.delivered(consumer, last)
+        {
+            self.auto_commits.insert((key, consumer));
+            shared.work.insert(self.log);
+        }
+        let reply =
+            LaneReply::Polled { current_offset, count: outcome.messages, batches: outcome.batches };
+        shared.reply(origin, reply);
+    }
+}
+
+fn refusal_for(key: PartitionKey, error: &ReadError, shared: &mut Shared) -> Refusal {
+    if !error.kind.is_damage() {
+        return Refusal::ReadFailed;
+    }
+    let file = error.file.path();
+    let position = error.position;
+    shared.log(LogLevel::Error, LogEntry::Damage { key, file: file.clone(), position });
+    Refusal::Damaged { file, position }
+}

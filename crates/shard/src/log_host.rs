@@ -1,0 +1,333 @@
+//! A replicated log on this node: a consensus replica and its share of the shard's journal.
+//!
+//! Serves metadata and lanes alike. Executes what the replica wants (append, persist its view,
+//! read a prepare back) against the journal, turns the journal's progress into *held at the log's
+//! level* and *view durable*, and hands committed operations on, in order, each once.
+//!
+//! Invariants:
+//! - A prepare is reported held only when its record has reached the log's level *and* every record
+//!   it depends on (an offset reservation) is durable.
+//! - Records enter the journal in the order in which the replica asked for them.
+//! - What waits for the journal waits in sequence order, so progress is popped from the front.
+
+use borzoi_consensus::{
+    Effect as ReplicaEffect, Event as ReplicaEvent, Message, Options, Prepare, PrepareKind,
+    Refusal as ReplicaRefusal, Replica, Role, Settled, ViewState,
+};
+use borzoi_storage::journal::{
+    AppendError, Journal, JournalProgress, JournalRecord, RecordClass, RecordKind, RecordSeq,
+};
+use borzoi_types::{Body, Durability, LogId, Micros, Mono, Now, Op, ReplicaId, View};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What a log has for its owner.
+#[derive(Debug)]
+pub enum HostOutput {
+    /// An operation has committed. In op order, each once.
+    Committed(Arc<Prepare>),
+    /// The replica's part has changed.
+    Role(Role),
+    /// Send a frame to a peer.
+    Send {
+        /// Receiver.
+        to: ReplicaId,
+        /// What to send.
+        message: Message,
+    },
+    /// A prepare is wanted back from the journal.
+    Fetch {
+        /// Its op.
+        op: Op,
+        /// Its identity.
+        checksum: u128,
+    },
+    /// State must be copied from a peer.
+    StateTransfer {
+        /// Whom to ask first.
+        from: ReplicaId,
+        /// What the checkpoint must cover.
+        at_least: Op,
+        /// This node's own state contradicts the group's.
+        diverged: bool,
+    },
+    /// The journal did not take a record that it must take.
+    JournalRefused(AppendError),
+}
+
+/// What must be durable before a prepare may count as held, beside the prepare itself.
+pub trait BeforeAppend {
+    /// Called before the record of `prepare` enters the journal. May append records of its own; the
+    /// highest of those that must be durable first is returned ([`RecordSeq::ZERO`]: none).
+    ///
+    /// # Errors
+    /// When the journal does not take them; the prepare is not appended then.
+    fn before_append(
+        &mut self,
+        prepare: &Prepare,
+        journal: &mut Journal,
+    ) -> Result<RecordSeq, AppendError>;
+}
+
+/// For logs whose prepares depend on nothing.
+pub struct NothingBefore;
+
+impl BeforeAppend for NothingBefore {
+    fn before_append(
+        &mut self,
+        _prepare: &Prepare,
+        _journal: &mut Journal,
+    ) -> Result<RecordSeq, AppendError> {
+        Ok(RecordSeq::ZERO)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Appended {
+    op: Op,
+    checksum: u128,
+    sequence: RecordSeq,
+    durable_first: RecordSeq,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ViewWritten {
+    view: View,
+    log_view: View,
+    sequence: RecordSeq,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct LogHost {
+    log: LogId,
+    level: Durability,
+    replica: Replica,
+    appended: VecDeque<Appended>,
+    views_written: VecDeque<ViewWritten>,
+    wanted: Vec<ReplicaEffect>,
+    timestamp: Micros,
+}
+
+impl LogHost {
+    /// Starts the replica of a log from what recovery settled. Its first wishes are executed by
+    /// the next [`Self::execute`].
+    #[must_use]
+    pub fn start(
+        options: Options,
+        level: Durability,
+        settled: Settled,
+        now: Mono,
+        random_seed: u64,
+    ) -> Self {
+        let log = options.log;
+        let newest = settled.slots.iter().rev().find_map(|slot| slot.header);
+        let timestamp = newest.map_or(Micros(0), |header| header.timestamp);
+        let mut wanted = Vec::new();
+        let replica = Replica::start(options, settled, now, random_seed, &mut wanted);
+        Self {
+            log,
+            level,
+            replica,
+            appended: VecDeque::new(),
+            views_written: VecDeque::new(),
+            wanted,
+            timestamp,
+        }
+    }
+
+    /// The log.
+    #[must_use]
+    pub const fn log(&self) -> LogId {
+        self.log
+    }
+
+    /// The replica, to be asked.
+    #[must_use]
+    pub const fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// Whether anything waits for the journal.
+    #[must_use]
+    pub fn waits_for_journal(&self) -> bool {
+        !self.appended.is_empty() || !self.views_written.is_empty()
+    }
+
+    /// Whether the replica wants something executed.
+    #[must_use]
+    pub fn wants(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// The timestamp for an operation prepared now: the wall clock, never behind the log's newest
+    /// operation, so that time in the log does not go back when the clock does.
+    pub fn mint_timestamp(&mut self, now: Now) -> Micros {
+        self.timestamp = self.timestamp.max(now.wall);
+        self.timestamp
+    }
+
+    /// The newest timestamp of the log.
+    #[must_use]
+    pub const fn timestamp(&self) -> Micros {
+        self.timestamp
+    }
+
+    /// Raises what [`Self::mint_timestamp`] starts from.
+    pub fn note_timestamp(&mut self, timestamp: Micros) {
+        self.timestamp = self.timestamp.max(timestamp);
+    }
+
+    /// Gives the replica an event.
+    pub fn event(&mut self, now: Mono, event: ReplicaEvent) {
+        self.replica.handle(now, event, &mut self.wanted);
+    }
+
+    /// Whether an operation of `body_len` bytes could be prepared now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn can_propose(&self, body_len: usize) -> Result<(), ReplicaRefusal> {
+        self.replica.can_propose(body_len)
+    }
+
+    /// Prepares an operation; [`Self::execute`] appends it. The journal must have room for it.
+    ///
+    /// # Errors
+    /// Why the replica does not take it.
+    pub fn propose(
+        &mut self,
+        now: Now,
+        timestamp: Micros,
+        body: Body,
+    ) -> Result<Op, ReplicaRefusal> {
+        assert!(timestamp >= self.timestamp, "minted by mint_timestamp");
+        self.replica.propose(now.mono, timestamp, body, &mut self.wanted)
+    }
+
+    /// When the replica wants a tick.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Mono> {
+        self.replica.deadline()
+    }
+
+    /// Executes what the replica wants. What the owner must do is left in `out`.
+    pub fn execute(
+        &mut self,
+        journal: &mut Journal,
+        before: &mut dyn BeforeAppend,
+        out: &mut Vec<HostOutput>,
+    ) {
+        for wish in core::mem::take(&mut self.wanted) {
+            match wish {
+                ReplicaEffect::Append(prepare) => self.append(&prepare, journal, before, out),
+                ReplicaEffect::PersistViewState(state) => self.persist_view(&state, journal, out),
+                ReplicaEffect::Commit(prepare) => out.push(HostOutput::Committed(prepare)),
+                ReplicaEffect::Send { to, message } => out.push(HostOutput::Send { to, message }),
+                ReplicaEffect::Fetch { op, checksum } => {
+                    out.push(HostOutput::Fetch { op, checksum });
+                }
+                ReplicaEffect::RoleChanged(role) => out.push(HostOutput::Role(role)),
+                ReplicaEffect::StateTransfer { from, at_least, diverged } => {
+                    out.push(HostOutput::StateTransfer { from, at_least, diverged });
+                }
+            }
+        }
+    }
+
+    /// Tells the replica how far the journal has come.
+    pub fn progress(&mut self, now: Mono, progress: &JournalProgress) {
+        while let Some(first) = self.views_written.front()
+            && first.sequence <= progress.synced_through
+        {
+            let ViewWritten { view, log_view, .. } = *first;
+            self.views_written.pop_front();
+            self.event(now, ReplicaEvent::ViewStateDurable { view, log_view });
+        }
+        let level_through = match self.level {
+            Durability::Persisted => progress.synced_through,
+            Durability::Replicated => progress.written_through,
+        };
+        while let Some(first) = self.appended.front()
+            && first.sequence <= level_through
+            && first.durable_first <= progress.synced_through
+        {
+            let Appended { op, checksum, .. } = *first;
+            self.appended.pop_front();
+            self.event(now, ReplicaEvent::Held { op, checksum });
+        }
+    }
+
+    fn append(
+        &mut self,
+        prepare: &Arc<Prepare>,
+        journal: &mut Journal,
+        before: &mut dyn BeforeAppend,
+        out: &mut Vec<HostOutput>,
+    ) {
+        assert_eq!(prepare.header.log, self.log);
+        self.timestamp = self.timestamp.max(prepare.header.timestamp);
+        let appended = before.before_append(prepare, journal).and_then(|durable_first| {
+            // Room for operations of clients was asked for before they were proposed; whatever
+            // consensus itself appends may use the reserved share.
+            let sequence =
+                journal.append(prepare_record(prepare), self.level, RecordClass::Reserved)?;
+            assert!(durable_first < sequence, "what it depends on stands before it");
+            Ok(Appended {
+                op: prepare.header.op,
+                checksum: prepare.header.checksum,
+                sequence,
+                durable_first,
+            })
+        });
+        match appended {
+            Ok(appended) => self.appended.push_back(appended),
+            Err(error) => out.push(HostOutput::JournalRefused(error)),
+        }
+    }
+
+    fn persist_view(
+        &mut self,
+        state: &ViewState,
+        journal: &mut Journal,
+        out: &mut Vec<HostOutput>,
+    ) {
+        let (view, log_view) = (state.view, state.log_view);
+        let record = view_state_record(state);
+        match journal.append(record, Durability::Persisted, RecordClass::Reserved) {
+            Ok(sequence) => self.views_written.push_back(ViewWritten { view, log_view, sequence }),
+            Err(error) => out.push(HostOutput::JournalRefused(error)),
+        }
+    }
+}
+
+/// The journal record of a prepare.
+#[must_use]
+pub fn prepare_record(prepare: &Prepare) -> JournalRecord {
+    JournalRecord {
+        kind: RecordKind::Prepare,
+        log: prepare.header.log,
+        op: prepare.header.op,
+        header: Bytes::copy_from_slice(&prepare.header.encode()),
+        body: prepare.body.clone(),
+    }
+}
+
+/// The journal record of a view.
+#[must_use]
+pub fn view_state_record(state: &ViewState) -> JournalRecord {
+    JournalRecord {
+        kind: RecordKind::ViewState,
+        log: state.log,
+        op: state.suffix.head.op,
+        header: Bytes::new(),
+        body: Body::from(state.encode()),
+    }
+}
+
+/// Whether an operation is the log user's own: consensus's are counted, not applied.
+#[must_use]
+pub fn is_for_user(prepare: &Prepare) -> bool {
+    prepare.header.kind == PrepareKind::Normal
+}
