@@ -1,27 +1,84 @@
-//! The shard journal: one append-only record stream per shard, shared by all its logs.
+//! The shard journal: one append-only stream of records per shard, shared by all its logs.
 //!
-//! See `docs/internals/data-files.md` for the layout.
+//! Records travel in *flush groups*; one write and at most one flush serve everything that was
+//! appended while the previous flush was in flight. See `docs/internals/data-files.md` for the
+//! layout and `docs/internals/recovery.md` for what a start makes of it.
+//!
+//! Invariants:
+//! - A record counts as written when its group and every group before it have been written, and
+//!   as synced when a flush that started after those writes has completed.
+//! - Bytes once written are never written again in the same life of a file.
+//! - A file is flushed before the first group of the next one is written.
+//! - A file is reused only after a durable trailer has said that it is not needed.
+//! - After a failed write or flush nothing advances and nothing is emitted any more.
+//!
+//! Crash argument: a group is one write of sectors nobody wrote before, so a crash can only lose
+//! or tear what no flush has covered; everything acknowledged at `persisted` is covered. The last
+//! flush before a rest is followed by an empty group whose trailer says so, hence a sector that is
+//! later found bad below that mark was damaged, not torn.
 
+mod carry;
+mod drive;
+mod files;
+pub(crate) mod group;
+pub mod layout;
 mod record;
+#[cfg(test)]
+mod tests;
 
 pub use record::{JournalRecord, RecordClass, RecordKind, RecordLocation, RecordSeq, Retention};
 
-use crate::disk::{DiskError, DiskResult, DiskSubmissions, DiskTicket};
-use borzoi_types::{Durability, LogId, Op};
+use crate::disk::{DiskError, DiskTicket, FileName, aligned};
+use borzoi_types::checksum::{xxh3_64_seeded, xxh3_128_seeded};
+use borzoi_types::limits::{DISK_ALIGNMENT, JOURNAL_FILE_BYTES, JOURNAL_FILES_MAX};
+use borzoi_types::{Body, ClusterId, Durability, LogId, Op, ShardId};
 use bytes::Bytes;
+use carry::Carry;
+use drive::{Flush, Group, Pending};
+use files::{Files, bytes_of};
+use group::Forming;
+use layout::{FILE_HEADER_BYTES, FileHeader, NextFile, RECORD_HEADER_BYTES, RecordHeader};
+use std::collections::{BTreeMap, VecDeque};
+
+const BLOCK: u64 = DISK_ALIGNMENT as u64;
 
 /// Sizes of one shard's journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalOptions {
     /// Length of each file; a multiple of the disk alignment. The largest record must fit.
     pub file_bytes: u64,
-    /// Files that may hold live records at once. As many and one more are kept as spares.
+    /// Files that may hold live records at once; at least 2. Spares come on top, up to two more
+    /// than this.
     pub files_max: u32,
 }
 
 impl Default for JournalOptions {
     fn default() -> Self {
-        Self { file_bytes: borzoi_types::limits::JOURNAL_FILE_BYTES, files_max: 6 }
+        Self { file_bytes: JOURNAL_FILE_BYTES, files_max: JOURNAL_FILES_MAX }
+    }
+}
+
+impl JournalOptions {
+    /// Bytes of one file that groups may take: all but the header and the closing trailer.
+    pub(crate) fn usable_bytes(&self) -> u64 {
+        assert!(self.file_bytes.is_multiple_of(BLOCK), "files are whole blocks");
+        assert!(self.file_bytes >= FILE_HEADER_BYTES + 8 * BLOCK, "a file holds a few groups");
+        self.file_bytes - FILE_HEADER_BYTES - BLOCK
+    }
+
+    /// Largest encoded record.
+    pub(crate) fn record_bytes_max(&self) -> u64 {
+        self.usable_bytes() - layout::trailer_bytes(1)
+    }
+
+    /// What only records of the reserved class may use.
+    fn reserved_bytes(&self) -> u64 {
+        self.file_bytes / 2
+    }
+
+    /// What may be carried forward out of one file: it must fit the reserved share twice.
+    fn carry_bytes_max(&self) -> u64 {
+        self.file_bytes / 4
     }
 }
 
@@ -84,24 +141,140 @@ pub struct JournalUsage {
     pub files_spare: u32,
     /// Groups written, empty ones included.
     pub groups: u64,
+    /// Groups without records: synced marks and ends of files.
+    pub groups_empty: u64,
     /// Flushes completed.
     pub flushes: u64,
-    /// Records appended.
+    /// Flushes completed that covered at least one record.
+    pub flushes_with_records: u64,
+    /// Records written.
     pub records: u64,
     /// Bytes written, padding and trailers included.
     pub bytes_written: u64,
     /// Records carried forward out of files that were to be reused.
     pub records_carried: u64,
+    /// Files that could not be carried forward because a record could not be read back.
+    pub carries_failed: u64,
+    /// Spare files that the disk refused to make.
+    pub spares_refused: u64,
+}
+
+/// Which journal this is; stands in the header of each of its files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct JournalIdentity {
+    pub cluster: ClusterId,
+    pub generation: u64,
+    pub nonce: u64,
+    pub shard: ShardId,
+    pub salt_seed: u64,
+}
+
+/// What the records that wait will take, at most: files to open, and room left in the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Planned {
+    files: u64,
+    left: u64,
 }
 
 /// The journal of one shard in one generation. Made by
 /// [`begin_generation`](crate::generation::begin_generation).
 #[derive(Debug)]
 pub struct Journal {
+    identity: JournalIdentity,
+    options: JournalOptions,
+    files: Files,
+    /// Appended, not yet in a group.
+    forming: VecDeque<Forming>,
+    forming_bytes: u64,
+    forming_replicated: usize,
+    /// Present while `forming` is not empty.
+    planned: Option<Planned>,
+    last_record: RecordSeq,
+    /// Checksum of the last record in a group.
+    previous: u128,
+    /// Where the next group goes in the current file.
+    position: u64,
+    header_due: Option<FileHeader>,
+    /// Formed, not yet synced.
+    groups: VecDeque<Group>,
+    last_group: u64,
+    written_group: u64,
+    flushed_group: u64,
+    synced_group: u64,
+    /// Highest group with records.
+    record_group: u64,
+    /// Highest synced mark that has been put in a trailer.
+    marked_group: u64,
+    /// Oldest live file as the newest trailer names it.
+    announced: u64,
+    flushes: VecDeque<Flush>,
+    /// The current file has ended; this one follows when the end is durable.
+    closing: Option<NextFile>,
+    carry: Option<Carry>,
+    carry_due: bool,
+    tickets: BTreeMap<DiskTicket, Pending>,
+    booting: bool,
     progress: JournalProgress,
+    usage: JournalUsage,
 }
 
 impl Journal {
+    /// An empty journal in `booting` mode, with `spares` to write to and new slots minted from
+    /// `slot_next` in steps of `slot_stride`.
+    pub(crate) fn start(
+        identity: JournalIdentity,
+        options: JournalOptions,
+        spares: Vec<u32>,
+        slot_next: u32,
+        slot_stride: u32,
+    ) -> Self {
+        assert!(options.usable_bytes() > 0, "checks the options");
+        assert!(identity.generation > 0, "generation 0 has no journal");
+        Self {
+            identity,
+            options,
+            files: Files::new(options, spares, slot_next, slot_stride),
+            forming: VecDeque::new(),
+            forming_bytes: 0,
+            forming_replicated: 0,
+            planned: None,
+            last_record: RecordSeq::ZERO,
+            previous: 0,
+            position: 0,
+            header_due: None,
+            groups: VecDeque::new(),
+            last_group: 0,
+            written_group: 0,
+            flushed_group: 0,
+            synced_group: 0,
+            record_group: 0,
+            marked_group: 0,
+            announced: 0,
+            flushes: VecDeque::new(),
+            closing: None,
+            carry: None,
+            carry_due: false,
+            tickets: BTreeMap::new(),
+            booting: true,
+            progress: JournalProgress::default(),
+            usage: JournalUsage::default(),
+        }
+    }
+
+    /// Hands back the spares that booting did not use.
+    pub(crate) fn take_spares(&mut self) -> Vec<u32> {
+        assert!(self.booting && self.is_idle(), "spares are shared only while booting");
+        self.files.take_spares()
+    }
+
+    /// Ends `booting` mode: the superblock names this generation now.
+    pub(crate) fn finish_boot(&mut self, spares: impl IntoIterator<Item = u32>) {
+        assert!(self.is_idle() && self.last_group > 0, "everything carried is durable");
+        assert_eq!(self.progress.written_through, self.progress.synced_through);
+        self.files.add_spares(spares);
+        self.booting = false;
+    }
+
     /// Takes `record` into the forming group; nothing is written before [`Journal::drive`].
     ///
     /// # Errors
@@ -112,35 +285,109 @@ impl Journal {
         level: Durability,
         class: RecordClass,
     ) -> Result<RecordSeq, AppendError> {
-        let _ = (record, level, class);
-        Err(AppendError::Full { bytes_used: 0, bytes_capacity: 0 })
+        if let Some(error) = &self.progress.failed {
+            return Err(AppendError::Failed(error.clone()));
+        }
+        let bytes = bytes_of(&record);
+        let bytes_max = self.options.record_bytes_max();
+        if bytes > bytes_max || u32::try_from(record.header.len()).is_err() {
+            return Err(AppendError::TooLarge { bytes, bytes_max });
+        }
+        let Some(planned) = self.plan(bytes, class) else {
+            let usage = self.usage();
+            let (bytes_used, bytes_capacity) = (usage.bytes_used, usage.bytes_capacity);
+            return Err(AppendError::Full { bytes_used, bytes_capacity });
+        };
+        Ok(self.enqueue(record, level, None, planned))
+    }
+
+    /// Appends a record of the previous generation, or a copy with its old `order`, without
+    /// regard to shares: at boot the spares are what there is.
+    pub(crate) fn append_carried(
+        &mut self,
+        record: JournalRecord,
+    ) -> Result<RecordSeq, AppendError> {
+        assert!(self.booting, "only a start carries a generation over");
+        let (bytes, bytes_max) = (bytes_of(&record), self.options.record_bytes_max());
+        if bytes > bytes_max {
+            return Err(AppendError::TooLarge { bytes, bytes_max });
+        }
+        let planned = self.planned_now();
+        Ok(self.enqueue(record, Durability::Persisted, None, planned))
+    }
+
+    fn enqueue(
+        &mut self,
+        record: JournalRecord,
+        level: Durability,
+        order: Option<RecordSeq>,
+        planned: Planned,
+    ) -> RecordSeq {
+        let sequence = self.last_record.next();
+        let order = order.unwrap_or(sequence);
+        assert!(order <= sequence, "a copy is younger than its original");
+        self.last_record = sequence;
+        let bytes = bytes_of(&record);
+        self.forming_bytes += bytes;
+        self.forming_replicated += usize::from(level == Durability::Replicated);
+        self.forming.push_back(Forming { record, level, sequence, order, bytes });
+        self.planned = Some(planned);
+        assert!(self.forming_replicated <= self.forming.len());
+        sequence
     }
 
     /// Whether a record of `header_bytes` and `body_bytes` would be taken now.
     #[must_use]
     pub fn has_room(&self, header_bytes: usize, body_bytes: usize, class: RecordClass) -> bool {
-        let _ = (header_bytes, body_bytes, class);
-        false
+        let bytes = layout::record_bytes(header_bytes as u64, body_bytes as u64);
+        self.progress.failed.is_none()
+            && bytes <= self.options.record_bytes_max()
+            && self.plan(bytes, class).is_some()
     }
 
-    /// Emits what should be written and flushed now. Call it once per batch of events, after the
-    /// appends, and after every [`Journal::complete`].
-    pub fn drive(&mut self, out: &mut DiskSubmissions) {
-        assert!(out.is_empty() || self.progress.failed.is_none());
+    /// What is planned once a record of `bytes` is taken, if `class` admits it. Every record is
+    /// charged as if it were a group of its own, which is the most it can take.
+    fn plan(&self, bytes: u64, class: RecordClass) -> Option<Planned> {
+        let charge = aligned(bytes) + BLOCK;
+        let usable = self.options.usable_bytes();
+        assert!(charge <= usable, "checked against the largest record");
+        let mut planned = self.planned_now();
+        if charge <= planned.left {
+            planned.left -= charge;
+        } else {
+            planned = Planned { files: planned.files + 1, left: usable - charge };
+        }
+        let more = self.files.openable(self.closing.is_some()).checked_sub(planned.files)?;
+        let left = planned.left + more * usable;
+        let enough = match class {
+            RecordClass::Normal => left >= self.options.reserved_bytes(),
+            RecordClass::Reserved => true,
+        };
+        enough.then_some(planned)
     }
 
-    /// Whether `ticket` belongs to a request of this journal, and its result to
-    /// [`Journal::complete`].
-    #[must_use]
-    pub fn owns(&self, ticket: DiskTicket) -> bool {
-        let _ = ticket;
-        false
+    fn planned_now(&self) -> Planned {
+        if let Some(planned) = self.planned {
+            assert!(!self.forming.is_empty(), "a plan is for records that wait");
+            return planned;
+        }
+        let usable = self.options.usable_bytes();
+        let left = match (self.closing, self.position) {
+            // The slot of the next file has been taken already.
+            (Some(_), _) => usable,
+            (None, 0) => 0,
+            (None, _) => self.file_left(),
+        };
+        assert!(left <= usable);
+        Planned { files: 0, left }
     }
 
-    /// Takes the result of one of this journal's requests; tells how far everything has come.
-    pub fn complete(&mut self, ticket: DiskTicket, result: DiskResult) -> JournalProgress {
-        let _ = (ticket, result);
-        self.progress.clone()
+    /// Bytes that groups may still take in the current file.
+    fn file_left(&self) -> u64 {
+        assert!(self.position >= FILE_HEADER_BYTES, "a file is open");
+        let end = self.options.file_bytes - BLOCK;
+        assert!(self.position <= end, "room for the closing trailer is always kept");
+        end - self.position
     }
 
     /// How far everything has come.
@@ -149,17 +396,44 @@ impl Journal {
         &self.progress
     }
 
+    /// Sequence of the last record appended.
+    #[must_use]
+    pub fn last_record(&self) -> RecordSeq {
+        self.last_record
+    }
+
+    /// Whether nothing waits and nothing is in flight that an acknowledgement could wait for:
+    /// everything appended is durable and below the synced mark.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.forming.is_empty() && self.groups.is_empty() && self.flushes.is_empty()
+    }
+
     /// The records of `log` with operations up to `through` are not needed any more: they are
     /// contained in durable checkpoints. Never goes back.
     pub fn release(&mut self, log: LogId, through: Op) {
-        let _ = (log, through);
+        self.files.release(log, through);
+        self.files.free_unneeded();
+        self.carry_due = true;
+    }
+
+    /// Tries again to make spare files after the disk refused one. Call it now and then.
+    pub fn retry_spares(&mut self) {
+        self.files.blocked = false;
     }
 
     /// Where the newest written prepare of `log` with this `op` lies, if the journal holds one.
     #[must_use]
     pub fn locate(&self, log: LogId, op: Op) -> Option<RecordLocation> {
-        let _ = (log, op);
-        None
+        let (file, entry) = self.files.locate(log, op)?;
+        assert!(entry.offset >= FILE_HEADER_BYTES && entry.offset < self.options.file_bytes);
+        Some(RecordLocation {
+            file: FileName::Journal(file.slot),
+            offset: entry.offset,
+            bytes: entry.bytes(),
+            sequence: entry.sequence,
+            salt: file.salt,
+        })
     }
 
     /// Verifies the `bytes` read from `location`. `None` if they are damaged or if the file has
@@ -170,25 +444,76 @@ impl Journal {
         location: &RecordLocation,
         bytes: &Bytes,
     ) -> Option<JournalRecord> {
-        let _ = (location, bytes);
-        None
+        let (header, record) = decode_record(bytes, location.salt)?;
+        (header.sequence == location.sequence).then_some(record)
     }
 
     /// How urgently checkpoints are wanted.
     #[must_use]
     pub fn pressure(&self) -> Pressure {
+        let live = self.files.live();
+        let Some(oldest) = live.front() else { return Pressure::Normal };
+        let logs = || self.files.blockers(oldest).collect();
+        let some = (self.options.record_bytes_max() / 16).min(1024 * 1024);
+        if self.plan(some, RecordClass::Normal).is_none() {
+            return Pressure::Full(logs());
+        }
+        if live.len() >= 2.max(self.options.files_max as usize / 2) {
+            return Pressure::CheckpointWanted(logs());
+        }
         Pressure::Normal
     }
 
     /// Counters.
     #[must_use]
     pub fn usage(&self) -> JournalUsage {
-        JournalUsage::default()
+        let live = self.files.live();
+        let small = |n: usize| u32::try_from(n).expect("files are few");
+        JournalUsage {
+            bytes_used: live.iter().map(|file| file.used).sum(),
+            bytes_capacity: u64::from(self.options.files_max) * self.options.file_bytes,
+            files_live: small(live.len()),
+            files_spare: small(self.files.spares()),
+            ..self.usage
+        }
     }
 
     /// Largest header and body, together, of one record.
     #[must_use]
     pub fn record_bytes_max(&self) -> u64 {
-        0
+        self.options.record_bytes_max() - RECORD_HEADER_BYTES as u64
     }
+
+    /// The salt of the file with this place in the journal: random because its seed is.
+    fn salt(&self, slot: u32, file_sequence: u64) -> u64 {
+        let mut place = [0u8; 32];
+        place[..8].copy_from_slice(&self.identity.generation.to_le_bytes());
+        place[8..16].copy_from_slice(&file_sequence.to_le_bytes());
+        place[16..20].copy_from_slice(&slot.to_le_bytes());
+        place[20..22].copy_from_slice(&self.identity.shard.get().to_le_bytes());
+        place[24..].copy_from_slice(&self.identity.nonce.to_le_bytes());
+        xxh3_64_seeded(self.identity.salt_seed, &place)
+    }
+}
+
+/// A record out of bytes that start with its header, verified whole. Its parts share `bytes`.
+pub(crate) fn decode_record(bytes: &Bytes, salt: u64) -> Option<(RecordHeader, JournalRecord)> {
+    let (header, _) = RecordHeader::decode(bytes, salt)?;
+    let header_end = RECORD_HEADER_BYTES.checked_add(header.header_bytes as usize)?;
+    let end = header_end.checked_add(usize::try_from(header.body_bytes).ok()?)?;
+    if end > bytes.len() {
+        return None;
+    }
+    if xxh3_128_seeded(salt, &bytes[RECORD_HEADER_BYTES..end]) != header.content {
+        return None;
+    }
+    let record = JournalRecord {
+        kind: header.kind,
+        log: header.log,
+        op: header.op,
+        header: bytes.slice(RECORD_HEADER_BYTES..header_end),
+        body: Body::from(bytes.slice(header_end..end)),
+    };
+    assert_eq!(bytes_of(&record), header.record_bytes(), "one formula on both sides");
+    Some((header, record))
 }

@@ -17,4 +17,5 @@ pub mod journal;
 pub mod partition;
 pub mod recovery;
 pub mod segment;
+pub mod sim_disk;
 pub mod superblock;

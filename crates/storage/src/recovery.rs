@@ -1,10 +1,30 @@
 //! Reading a data directory back: what is there, what is damaged, what may be trusted.
+//!
+//! Reading changes nothing: whatever a start decides is written by
+//! [`begin_generation`](crate::generation::begin_generation), so a crash during recovery is no
+//! case of its own. The decisions about single records are the lettered table in [`table`].
+//!
+//! Invariants:
+//! - Every journal of the live generation is read, whatever shard wrote it and however many
+//!   shards there are now.
+//! - What was durable is never cut: it is returned, named as faulty, or a solo node refuses.
+//! - The identity of the disk can only lower trust, never raise it.
 
-use crate::disk::{Disk, DiskError, DiskIdentity, FileName};
+mod assemble;
+mod scan;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::disk::{Directory, Disk, DiskError, DiskIdentity, FileName};
+use crate::journal::layout::{FILE_HEADER_BYTES, FileHeader, HeaderRead, JOURNAL_VERSION};
 use crate::journal::{JournalRecord, RecordKind};
-use crate::superblock::Superblock;
-use borzoi_types::{LogId, Op};
-use std::collections::BTreeMap;
+use crate::superblock::{self, SUPERBLOCK_COPIES, SUPERBLOCK_VERSION, Superblock, SuperblockError};
+use assemble::{Assembly, Head, Node};
+use borzoi_types::limits::DISK_ALIGNMENT;
+use borzoi_types::{LogId, Op, ShardId};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A record that was found intact.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,7 +94,28 @@ pub enum Finding {
         /// The operation.
         op: Op,
     },
-    /// A copy of the superblock or a journal header was damaged; another one served.
+    /// A record (of a replicated log) that a trailer above the synced mark names and that is not
+    /// readable, to be repaired.
+    Unknown {
+        /// File.
+        file: FileName,
+        /// Position.
+        offset: u64,
+        /// The log.
+        log: LogId,
+        /// The operation.
+        op: Op,
+    },
+    /// Damage of which nobody can say what it was: every log must learn from its peers.
+    DamagedNameless {
+        /// File.
+        file: FileName,
+        /// Position.
+        offset: u64,
+        /// In words.
+        what: String,
+    },
+    /// A copy of the superblock, a journal header or a trailer was bad; something else served.
     Repairable {
         /// File.
         file: FileName,
@@ -95,10 +136,23 @@ pub struct Recovered {
     /// Whether the tail above the synced mark can be relied upon to be complete (architecture,
     /// section 6.3). Per log it is lowered further by the superblock's must-learn flags.
     pub trusted: bool,
+    /// Whether something durable is damaged that nobody can name: no log of this node may nack
+    /// or vote with what it holds before it has learned.
+    pub damaged_nameless: bool,
     /// Per log what was found.
     pub logs: BTreeMap<LogId, RecoveredLog>,
     /// What to tell the operator.
     pub findings: Vec<Finding>,
+    /// Highest sequence of any copy of the superblock.
+    pub(crate) sequence_max: u64,
+    /// All journal files with their lengths.
+    pub(crate) slots: BTreeMap<u32, u64>,
+    /// Those that the live generation needs.
+    pub(crate) live: BTreeSet<u32>,
+    /// Bytes a solo node cut off, to be kept.
+    pub(crate) aside: Vec<(FileName, Bytes)>,
+    /// Replacements that a crash interrupted.
+    pub(crate) unfinished: Vec<FileName>,
 }
 
 /// Why a node cannot start from this directory.
@@ -122,6 +176,12 @@ pub enum RecoveryError {
         found: u32,
         /// The version this build reads.
         supported: u32,
+    },
+    /// Written with features that this build does not know.
+    #[error("the data directory uses features {unknown:#x}, which this build does not know")]
+    Features {
+        /// The unknown feature bits.
+        unknown: u64,
     },
     /// Too few copies of the superblock agree.
     #[error("the superblock is damaged: {intact} of {copies} copies are intact and agree")]
@@ -149,11 +209,148 @@ pub enum RecoveryError {
 }
 
 /// Reads the superblock and every journal of the live generation, whatever shard wrote it.
-/// Changes nothing on disk except that it may add files to the set-aside directory.
+/// Changes nothing on disk.
 ///
 /// # Errors
-/// [`RecoveryError`]: the node must not start, and nothing has been changed.
+/// [`RecoveryError`]: the node must not start.
 pub fn recover(disk: &mut dyn Disk) -> Result<Recovered, RecoveryError> {
-    let _ = disk.len(&FileName::Superblock)?;
-    Err(RecoveryError::NotFormatted)
+    let read = match superblock::read(disk) {
+        Ok(read) => read,
+        Err(error) => return Err(superblock_error(disk, error)),
+    };
+    let superblock = read.superblock;
+    let identity = disk.identity();
+    let mut found = Assembly::default();
+    for copy in read.damaged {
+        let offset = (copy * DISK_ALIGNMENT) as u64;
+        found.findings.push(Finding::Repairable { file: FileName::Superblock, offset });
+    }
+    let unfinished = list_root(disk, &mut found)?;
+    let slots = read_slots(disk, &superblock)?;
+    let trusted = superblock.boot_id.is_some()
+        && superblock.boot_id == identity.boot_id
+        && (superblock.device, superblock.inode) == (identity.device, identity.inode)
+        && !superblock.write_failed;
+    let node = Node { solo: superblock.is_solo(), trusted, generation: superblock.generation };
+    for shard in (0..superblock.shards).map(ShardId) {
+        let heads: BTreeMap<u64, Head> = slots
+            .heads
+            .iter()
+            .filter(|head| head.header.shard == shard)
+            .map(|head| (head.header.file_sequence, *head))
+            .collect();
+        found.add_shard(disk, shard, &heads, node)?;
+    }
+    assert!(superblock.shards > 0 || superblock.generation == 0);
+    Ok(Recovered {
+        trusted: trusted && !found.distrust && !found.nameless,
+        damaged_nameless: found.nameless,
+        logs: found.logs,
+        findings: found.findings,
+        sequence_max: read.sequence_max,
+        slots: slots.bytes,
+        live: found.live.into_iter().collect(),
+        aside: found.aside,
+        unfinished,
+        superblock,
+        identity,
+    })
+}
+
+fn superblock_error(disk: &mut dyn Disk, error: SuperblockError) -> RecoveryError {
+    let file = FileName::Superblock;
+    match error {
+        SuperblockError::Absent => match foreign(disk) {
+            Ok(None) => RecoveryError::NotFormatted,
+            Ok(Some(example)) => RecoveryError::Foreign { example },
+            Err(error) => RecoveryError::Disk(error),
+        },
+        SuperblockError::Foreign => RecoveryError::Foreign { example: file.path() },
+        SuperblockError::Version(found) => {
+            RecoveryError::Version { file, found, supported: SUPERBLOCK_VERSION }
+        }
+        SuperblockError::Features(unknown) => RecoveryError::Features { unknown },
+        SuperblockError::Damaged { intact } => {
+            RecoveryError::SuperblockDamaged { intact, copies: SUPERBLOCK_COPIES }
+        }
+        SuperblockError::Disk(error) => RecoveryError::Disk(error),
+    }
+}
+
+/// Something in a directory without superblock that keeps it from being taken for a new one.
+pub(crate) fn foreign(disk: &mut dyn Disk) -> Result<Option<String>, DiskError> {
+    let root = disk.list(Directory::Root)?;
+    if let Some(stray) = root.strays.first() {
+        return Ok(Some(stray.clone()));
+    }
+    for directory in [Directory::Journal, Directory::Segments, Directory::Checkpoints] {
+        // Borzoi's own files without its superblock: data that somebody may still want.
+        let listing = disk.list(directory)?;
+        let own = listing.files.first().map(FileName::path);
+        let stray = listing.strays.first().map(|name| format!("{}/{name}", directory.path()));
+        if let Some(example) = own.or(stray) {
+            return Ok(Some(example));
+        }
+    }
+    Ok(None)
+}
+
+fn list_root(disk: &mut dyn Disk, found: &mut Assembly) -> Result<Vec<FileName>, DiskError> {
+    let mut strays = Vec::new();
+    let mut unfinished = Vec::new();
+    for directory in [Directory::Root, Directory::Journal, Directory::Checkpoints] {
+        let listing = disk.list(directory)?;
+        for name in listing.strays {
+            let path = directory.path();
+            strays.push(if path.is_empty() { name } else { format!("{path}/{name}") });
+        }
+        unfinished
+            .extend(listing.files.into_iter().filter(|f| matches!(f, FileName::Unfinished(_))));
+    }
+    assert!(unfinished.iter().all(|file| *file != FileName::Superblock));
+    if !strays.is_empty() {
+        found.findings.push(Finding::Strays(strays));
+    }
+    Ok(unfinished)
+}
+
+struct Slots {
+    /// Length of every journal file.
+    bytes: BTreeMap<u32, u64>,
+    /// Headers of those that belong to the live generation.
+    heads: Vec<Head>,
+}
+
+fn read_slots(disk: &mut dyn Disk, superblock: &Superblock) -> Result<Slots, RecoveryError> {
+    let mut slots = Slots { bytes: BTreeMap::new(), heads: Vec::new() };
+    for file in disk.list(Directory::Journal)?.files {
+        let FileName::Journal(slot) = file else { continue };
+        let bytes = disk.len(&file)?.unwrap_or(0);
+        slots.bytes.insert(slot, bytes);
+        if superblock.generation == 0 || bytes < FILE_HEADER_BYTES {
+            continue;
+        }
+        let data = disk.read(&file, 0, FILE_HEADER_BYTES)?;
+        let mut ours = None;
+        let mut intact = 0;
+        for block in data.chunks(DISK_ALIGNMENT) {
+            match FileHeader::decode(block) {
+                HeaderRead::Header(header) => {
+                    let same = header.cluster == superblock.cluster
+                        && header.generation == superblock.generation
+                        && header.nonce == superblock.nonce
+                        && header.slot == slot;
+                    intact += usize::from(same);
+                    ours = ours.or(same.then_some(header));
+                }
+                HeaderRead::Version(found) => {
+                    return Err(RecoveryError::Version { file, found, supported: JOURNAL_VERSION });
+                }
+                HeaderRead::None => {}
+            }
+        }
+        slots.heads.extend(ours.map(|header| Head { header, whole: intact == 2 }));
+    }
+    assert!(slots.heads.len() <= slots.bytes.len());
+    Ok(slots)
 }

@@ -55,6 +55,29 @@ pub fn xxh3_128_body(body: &Body) -> u128 {
     }
 }
 
+/// XXH3-128 with a seed.
+#[must_use]
+pub fn xxh3_128_seeded(seed: u64, bytes: &[u8]) -> u128 {
+    XxHash3_128::oneshot_with_seed(seed, bytes)
+}
+
+/// XXH3-128 with a seed over `first` followed by a body's pieces.
+#[must_use]
+pub fn xxh3_128_seeded_body(seed: u64, first: &[u8], body: &Body) -> u128 {
+    if body.is_empty() {
+        return XxHash3_128::oneshot_with_seed(seed, first);
+    }
+    if let ([], [one]) = (first, body.parts()) {
+        return XxHash3_128::oneshot_with_seed(seed, one);
+    }
+    let mut hasher = XxHash3_128::with_seed(seed);
+    hasher.write(first);
+    for part in body.parts() {
+        hasher.write(part);
+    }
+    hasher.finish_128()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +100,10 @@ mod tests {
         assert_eq!(xxh3_64_body(&body), xxh3_64(&text));
         assert_eq!(xxh3_64_body(&Body::empty()), xxh3_64(b""));
         assert_eq!(xxh3_128_body(&Body::empty()), xxh3_128(b""));
+        for cut in [0, 1, 100, 500, 1_000] {
+            let mut rest = Body::empty();
+            rest.push(Bytes::copy_from_slice(&text[cut..]));
+            assert_eq!(xxh3_128_seeded_body(7, &text[..cut], &rest), xxh3_128_seeded(7, &text));
+        }
     }
 }

@@ -195,6 +195,31 @@ pub const DISK_ALIGNMENT: usize = 4_096;
 /// record with room to spare.
 pub const JOURNAL_FILE_BYTES: u64 = 128 * 1024 * 1024;
 
+/// Journal files with live records, per shard: half a gigabyte to a full one at a checkpoint per
+/// file, which a restart reads back in well under a second from a fast device.
+pub const JOURNAL_FILES_MAX: u32 = 5;
+
+/// Bytes gathered for the journal at which a group is written although a flush is in flight: a
+/// write this long keeps the device busier than the flush does.
+pub const JOURNAL_GATHER_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Records of one flush group end here, unless a single record is longer: one write should not
+/// keep the next one waiting for more than a few milliseconds.
+pub const JOURNAL_GROUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Records of one flush group: bounds the trailer to ten blocks.
+pub const JOURNAL_GROUP_RECORDS_MAX: usize = 1_000;
+
+/// Groups handed to the journal's writer and not yet written: one being written and one that
+/// keeps the writer from waiting; more would only stop small records from sharing groups.
+pub const JOURNAL_WRITES_IN_FLIGHT_MAX: usize = 2;
+
+/// Unsynced bytes of `replicated` records at which a flush is made although none waits for it.
+pub const JOURNAL_FLUSH_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Records read back at once while a journal file is carried forward.
+pub const JOURNAL_CARRY_READS_MAX: usize = 16;
+
 /// Time between asking the core to stop and stopping without its consent, in seconds.
 pub const STOP_SECONDS_MAX: u64 = 5;
 

@@ -113,5 +113,5 @@ pub struct RecordLocation {
     pub bytes: u64,
     /// The record's sequence.
     pub sequence: RecordSeq,
-    pub(crate) checksum: u128,
+    pub(crate) salt: u64,
 }
