@@ -151,7 +151,7 @@ pub fn boot(
         must_learn: if solo { BTreeSet::new() } else { must_learn(&recovered, lanes) },
         salt_seed: random.next_u64(),
     };
-    let journals = begin_generation(disk, &recovered, &generation, carried)?;
+    let journals = begin_generation(disk, &recovered, &generation, carried)?.journals;
     assert_eq!(journals.len(), usize::from(options.shards));
     let metadata = restore_metadata(&logs, lanes)?;
     let mut shards = Vec::with_capacity(journals.len());
