@@ -17,6 +17,8 @@
 mod codec;
 mod event;
 mod header;
+mod log;
+mod merge;
 mod message;
 mod options;
 mod quorum;

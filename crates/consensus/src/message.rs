@@ -171,6 +171,26 @@ impl Message {
         }
     }
 
+    /// The sender's view, for the kinds that advertise it. Repair speaks of operations by identity
+    /// and needs no view.
+    #[must_use]
+    pub fn view(&self) -> Option<View> {
+        match self {
+            Self::Prepare { view, .. }
+            | Self::PrepareOk { view, .. }
+            | Self::Commit { view, .. }
+            | Self::StartViewChange { view, .. }
+            | Self::RequestStartView { view, .. } => Some(*view),
+            Self::DoViewChange(dvc) => Some(dvc.view),
+            Self::StartView(start) => Some(start.view),
+            Self::RequestHeaders { .. }
+            | Self::Headers { .. }
+            | Self::RequestPrepares { .. }
+            | Self::RepairPrepare { .. }
+            | Self::Released { .. } => None,
+        }
+    }
+
     /// The frame, with a prepare's body by reference.
     #[must_use]
     pub fn encode(&self) -> Body {

@@ -1,9 +1,21 @@
 //! From journal records to the log a replica starts with.
+//!
+//! Rules (architecture, sections 5 and 6):
+//! - the newest view record decides view, log_view, and the log up to its head;
+//! - above its head only prepares of that very log_view count, as far as they chain: what an older
+//!   view left there was discarded when the record was written, and is void;
+//! - below its lowest header the chain is followed down by checksum; where a link is missing, a
+//!   group repairs it from peers and a solo node does not start;
+//! - the checkpoint wins over any record that contradicts it, because it holds committed
+//!   operations only;
+//! - an operation that the record says was held and that cannot be found is faulty, never clean;
+//! - damage that cannot be tied to an operation makes the replica untrusted (must learn).
 
 use crate::header::{Anchor, Prepare, PrepareHeader};
-use crate::suffix::Evidence;
+use crate::suffix::{Evidence, LogSuffix};
 use crate::view_state::ViewState;
 use borzoi_types::{ClusterId, LogId, Op, View};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -25,6 +37,8 @@ pub struct DamagedRecord {
     pub header: Option<PrepareHeader>,
     /// Its header's checksum, if a trailer names it.
     pub checksum: Option<u128>,
+    /// It was a view record: the replica no longer knows what it has promised.
+    pub view_record: bool,
     /// What may have been lost.
     pub kind: DamageKind,
 }
@@ -109,6 +123,13 @@ pub enum SettleError {
         /// The checkpoint's operation.
         op: Op,
     },
+    /// A view record was durable and is damaged: the replica may not vote with what is left. A
+    /// group member rejoins as if empty.
+    #[error("log {log}: a view record is damaged")]
+    ViewRecordDamaged {
+        /// Which log.
+        log: LogId,
+    },
     /// A record belongs to another cluster or log.
     #[error("log {log}: a record belongs to another cluster or log")]
     Foreign {
@@ -118,6 +139,7 @@ pub enum SettleError {
 }
 
 /// Settles one log from its journal records and its newest checkpoint (`None`: no checkpoint).
+/// `trusted` is false when records above the synced mark may have been acknowledged and lost.
 ///
 /// # Errors
 /// [`SettleError`] when the log cannot start as it is.
@@ -126,19 +148,308 @@ pub fn settle(
     checkpoint: Option<Anchor>,
     trusted: bool,
 ) -> Result<Settled, SettleError> {
+    check_identity(&records)?;
     let base = checkpoint.unwrap_or_else(|| Anchor::root(records.cluster, records.log));
-    let newest = records.view_states.last().cloned();
-    let mut view_state = newest.unwrap_or_else(|| ViewState::initial(records.cluster, records.log));
-    view_state.must_learn |= !trusted;
-    let _ = View::ZERO;
-    Ok(Settled { view_state, base, slots: Vec::new(), chained_from: base.op.next(), cut: None })
+    let newest = records.view_states.iter().max_by_key(|state| (state.view, state.log_view));
+    let view_state =
+        newest.cloned().unwrap_or_else(|| ViewState::initial(records.cluster, records.log));
+    let solo = records.replica_count == 1;
+    let mut chain = Chain::new(&records, base, view_state);
+    let contradicted = chain.place_adopted_suffix();
+    chain.extend_upwards();
+    let diverged = chain.extend_downwards();
+    if contradicted || diverged {
+        if solo {
+            return Err(SettleError::Diverged { log: records.log, op: base.op });
+        }
+        chain.restart_from_base();
+        chain.extend_upwards();
+    }
+    chain.classify();
+    let settled = chain.finish(trusted);
+    if solo { settle_solo(settled, &records) } else { Ok(settled) }
+}
+
+fn check_identity(records: &LogRecords) -> Result<(), SettleError> {
+    assert!(records.replica_count >= 1, "a log has at least one replica");
+    let log = records.log;
+    let foreign = |cluster, other| cluster != records.cluster || other != log;
+    let views = records.view_states.iter().any(|state| foreign(state.cluster, state.log));
+    let prepares =
+        records.prepares.iter().any(|prepare| foreign(prepare.header.cluster, prepare.header.log));
+    if views || prepares {
+        return Err(SettleError::Foreign { log });
+    }
+    if records.damaged.iter().any(|damaged| damaged.view_record) {
+        return Err(SettleError::ViewRecordDamaged { log });
+    }
+    Ok(())
+}
+
+/// The log being put together, by operation.
+struct Chain<'a> {
+    records: &'a LogRecords,
+    by_op: BTreeMap<Op, Vec<&'a Arc<Prepare>>>,
+    base: Anchor,
+    view_state: ViewState,
+    /// Chained headers with evidence from the view record or damage; contiguous up to `head`.
+    chained: BTreeMap<Op, (PrepareHeader, Evidence)>,
+    /// Just below the lowest chained header.
+    below: Anchor,
+    head: Anchor,
+    unresolved: bool,
+}
+
+impl<'a> Chain<'a> {
+    fn new(records: &'a LogRecords, base: Anchor, view_state: ViewState) -> Self {
+        let mut by_op: BTreeMap<Op, Vec<&'a Arc<Prepare>>> = BTreeMap::new();
+        for prepare in records.prepares.iter().filter(|prepare| prepare.header.op > base.op) {
+            by_op.entry(prepare.header.op).or_default().push(prepare);
+        }
+        Self {
+            records,
+            by_op,
+            base,
+            view_state,
+            chained: BTreeMap::new(),
+            below: base,
+            head: base,
+            unresolved: false,
+        }
+    }
+
+    fn restart_from_base(&mut self) {
+        self.chained.clear();
+        self.below = self.base;
+        self.head = self.base;
+    }
+
+    /// Takes the adopted suffix, as far as it lies above the base. Returns whether the base
+    /// contradicts it.
+    fn place_adopted_suffix(&mut self) -> bool {
+        let suffix = &self.view_state.suffix;
+        if suffix.head.op < self.base.op {
+            return false;
+        }
+        if suffix.checksum_at(self.base.op).is_some_and(|sum| sum != self.base.checksum) {
+            return true;
+        }
+        for (header, evidence) in suffix.headers.iter().zip(&suffix.evidence) {
+            if header.op > self.base.op {
+                self.chained.insert(header.op, (*header, *evidence));
+            }
+        }
+        let below = suffix.below();
+        self.below = if below.op > self.base.op { below } else { self.base };
+        self.head = suffix.head;
+        false
+    }
+
+    fn intact(&self, anchor: Anchor) -> Option<&'a Arc<Prepare>> {
+        let all = self.by_op.get(&anchor.op)?;
+        all.iter().copied().find(|prepare| prepare.header.checksum == anchor.checksum)
+    }
+
+    fn damaged_header(
+        &self,
+        wanted: impl Fn(&PrepareHeader) -> bool,
+    ) -> Option<(PrepareHeader, Evidence)> {
+        let mut known = self.records.damaged.iter().filter_map(|d| Some((d.header?, d.kind)));
+        known
+            .find(|(header, _)| wanted(header))
+            .map(|(header, kind)| (header, Evidence::from(kind)))
+    }
+
+    fn extend_upwards(&mut self) {
+        let log_view = self.view_state.log_view;
+        loop {
+            let head = self.head;
+            let next = |header: &PrepareHeader| header.view == log_view && header.follows(head);
+            let intact = self.by_op.get(&head.op.next()).into_iter().flatten();
+            let intact = intact.map(|prepare| prepare.header).find(|header| next(header));
+            let found = intact.map(|header| (header, Evidence::Held));
+            let Some((header, evidence)) = found.or_else(|| self.damaged_header(next)) else {
+                return;
+            };
+            self.chained.insert(header.op, (header, evidence));
+            self.head = header.anchor();
+        }
+    }
+
+    /// Follows parents down to the base. Returns whether the chain contradicts the base.
+    fn extend_downwards(&mut self) -> bool {
+        while self.below.op > self.base.op {
+            let below = self.below;
+            let found = self.intact(below).map(|prepare| (prepare.header, Evidence::Held));
+            let found = found.or_else(|| self.damaged_header(|h| h.anchor() == below));
+            let Some((header, evidence)) = found else { return false };
+            self.chained.insert(header.op, (header, evidence));
+            self.below = Anchor { op: Op(header.op.get() - 1), checksum: header.parent };
+        }
+        assert_eq!(self.below.op, self.base.op, "the walk ends at the base");
+        self.below.checksum != self.base.checksum
+    }
+
+    /// Brings the evidence up to date: what is found is held, what should be and is not is faulty.
+    fn classify(&mut self) {
+        let mut updates = Vec::new();
+        for (op, (header, evidence)) in &self.chained {
+            let updated = match evidence {
+                _ if self.intact(header.anchor()).is_some() => Evidence::Held,
+                Evidence::Held | Evidence::Faulty => Evidence::Faulty,
+                Evidence::Unknown => Evidence::Unknown,
+                Evidence::Clean => self.damage_at(header).unwrap_or(Evidence::Clean),
+            };
+            updates.push((*op, updated));
+        }
+        for (op, evidence) in updates {
+            self.chained.get_mut(&op).expect("just seen").1 = evidence;
+        }
+        self.unresolved = self.records.damaged.iter().any(|damaged| self.is_unresolved(damaged));
+    }
+
+    fn damage_at(&self, header: &PrepareHeader) -> Option<Evidence> {
+        let matches = |damaged: &&DamagedRecord| {
+            let sum = damaged.checksum.or(damaged.header.map(|h| h.checksum));
+            match sum {
+                Some(sum) => sum == header.checksum,
+                None => damaged.op == Some(header.op),
+            }
+        };
+        let kinds = self.records.damaged.iter().filter(matches);
+        kinds.map(|damaged| Evidence::from(damaged.kind)).min()
+    }
+
+    /// Whether a damaged record may have been an operation that this log does not account for.
+    fn is_unresolved(&self, damaged: &DamagedRecord) -> bool {
+        let op = damaged.op.or(damaged.header.map(|header| header.op));
+        let Some(op) = op else { return true };
+        if op <= self.base.op {
+            return false;
+        }
+        if op > self.head.op {
+            // A header of an older view above the head is void, as an intact record would be.
+            return damaged.header.is_none_or(|header| header.view >= self.view_state.log_view);
+        }
+        false
+    }
+
+    fn commit(&self) -> Op {
+        let chained = self.chained.values().map(|(header, _)| header.commit).max();
+        let known = self.view_state.commit.max(self.base.op);
+        known.max(chained.unwrap_or(Op::ZERO))
+    }
+
+    fn slot(&self, header: PrepareHeader, evidence: Evidence) -> SettledSlot {
+        let prepare = self.intact(header.anchor()).map(Arc::clone);
+        let evidence = if prepare.is_some() { Evidence::Held } else { evidence };
+        SettledSlot { header: Some(header), prepare, evidence }
+    }
+
+    fn finish(self, trusted: bool) -> Settled {
+        let commit = self.commit();
+        let mut slots = Vec::new();
+        let mut candidate = self.base;
+        for op in self.base.op.get() + 1..=self.head.op.get() {
+            let op = Op(op);
+            if let Some((header, evidence)) = self.chained.get(&op) {
+                let lost = op <= commit && *evidence == Evidence::Clean;
+                slots.push(self.slot(*header, if lost { Evidence::Faulty } else { *evidence }));
+                continue;
+            }
+            let following = self.by_op.get(&op).into_iter().flatten();
+            let following = following.map(|prepare| prepare.header);
+            let header = following.into_iter().find(|header| header.follows(candidate));
+            slots.push(match header {
+                Some(header) => self.slot(header, Evidence::Held),
+                None => SettledSlot { header: None, prepare: None, evidence: Evidence::Faulty },
+            });
+            candidate = header.map_or(candidate, |header| header.anchor());
+        }
+        let chained_from =
+            if self.below.op == self.base.op { self.base.op.next() } else { self.below.op.next() };
+        let mut view_state = self.view_state;
+        view_state.commit = commit;
+        view_state.must_learn |= !trusted || self.unresolved;
+        let mut settled = Settled { view_state, base: self.base, slots, chained_from, cut: None };
+        settled.rebuild_suffix(self.head, self.below);
+        settled
+    }
+}
+
+/// A solo node repairs nothing: it cuts what was never acknowledged and refuses what was.
+fn settle_solo(mut settled: Settled, records: &LogRecords) -> Result<Settled, SettleError> {
+    let log = records.log;
+    if settled.chained_from > settled.base.op.next() {
+        return Err(SettleError::Missing { log, op: Op(settled.chained_from.get() - 1) });
+    }
+    let head_op = Op(settled.base.op.get() + settled.slots.len() as u64);
+    let beyond = |damaged: &&DamagedRecord| damaged.op.is_none_or(|op| op > head_op);
+    for damaged in records.damaged.iter().filter(beyond) {
+        match damaged.kind {
+            DamageKind::Faulty => return Err(SettleError::Damaged { log, op: damaged.op }),
+            DamageKind::Unknown => settled.cut = Some(head_op.next()),
+        }
+    }
+    if let Some(index) = settled.slots.iter().position(|slot| slot.prepare.is_none()) {
+        let op = Op(settled.base.op.get() + 1 + index as u64);
+        if settled.slots[index].evidence == Evidence::Faulty {
+            return Err(SettleError::Damaged { log, op: Some(op) });
+        }
+        let above = &settled.slots[index..];
+        if above.iter().any(|slot| slot.evidence == Evidence::Unknown) {
+            settled.cut = Some(op);
+        }
+        settled.slots.truncate(index);
+        let below = settled.slots.last().and_then(|slot| slot.header);
+        let head = below.map_or(settled.base, |header| header.anchor());
+        settled.view_state.commit = settled.view_state.commit.min(head.op);
+        settled.rebuild_suffix(head, settled.base);
+    }
+    // A cut record may have been acknowledged: the settled state stays untrusted, so that the node
+    // starts with a loss epoch and its user can jump over what it may have told someone.
+    settled.view_state.must_learn |= settled.cut.is_some();
+    Ok(settled)
+}
+
+impl From<DamageKind> for Evidence {
+    fn from(kind: DamageKind) -> Self {
+        match kind {
+            DamageKind::Faulty => Self::Faulty,
+            DamageKind::Unknown => Self::Unknown,
+        }
+    }
 }
 
 impl Settled {
+    /// A replica of a log that has never had one here. `view` is what the group reports
+    /// (architecture, section 5, *new and empty nodes*); a member that joins a formatted group
+    /// must learn.
+    #[must_use]
+    pub fn joining(cluster: ClusterId, log: LogId, view: View, must_learn: bool) -> Self {
+        let mut view_state = ViewState::initial(cluster, log);
+        view_state.view = view;
+        view_state.must_learn = must_learn;
+        let base = Anchor::root(cluster, log);
+        Self { view_state, base, slots: Vec::new(), chained_from: base.op.next(), cut: None }
+    }
+
     /// What the next journal generation must hold so that settling it gives this again.
     #[must_use]
     pub fn carried(&self) -> Carried {
         let prepares = self.slots.iter().filter_map(|slot| slot.prepare.clone()).collect();
         Carried { view_state: self.view_state.clone(), prepares }
+    }
+
+    fn rebuild_suffix(&mut self, head: Anchor, below: Anchor) {
+        let lowest = self.view_state.commit.max(self.base.op).min(head.op).max(below.op);
+        let above = usize::try_from(lowest.get() - self.base.op.get()).expect("fits in memory");
+        let slots = &self.slots[above..];
+        let headers: Vec<PrepareHeader> = slots.iter().filter_map(|slot| slot.header).collect();
+        assert_eq!(headers.len(), slots.len(), "the uncommitted suffix has no gap");
+        let evidence = slots.iter().map(|slot| slot.evidence).collect();
+        self.view_state.suffix = LogSuffix { head, headers, evidence };
+        assert!(self.view_state.suffix.is_chained(), "the settled suffix is chained and bounded");
+        assert!(below.op <= self.view_state.commit, "a gap lies below the commit");
     }
 }

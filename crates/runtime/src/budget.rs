@@ -33,6 +33,7 @@ impl Ingest {
     }
 
     /// Bytes charged now.
+    #[cfg(test)]
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.get()

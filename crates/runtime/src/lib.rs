@@ -24,3 +24,14 @@ pub mod turn;
 
 pub use clock::Clock;
 pub use node::{Node, NodeError, NodeParts};
+
+/// Raises the soft limit of open file descriptors to the hard one: every connection and every
+/// segment being read needs one. A refusal changes nothing; the limit shows in the statistics.
+pub fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if setrlimit(Resource::Nofile, raised).is_err() {
+        tracing::debug!(current = limit.current, "the limit of open files cannot be raised");
+    }
+}

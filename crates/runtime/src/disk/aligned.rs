@@ -35,14 +35,6 @@ impl AlignedBuffer {
         self.len += part.len();
     }
 
-    /// Appends zeros up to the next multiple of the alignment.
-    pub fn pad(&mut self) {
-        let padded = self.len.next_multiple_of(DISK_ALIGNMENT);
-        let from = self.start + self.len;
-        self.bytes[from..self.start + padded].fill(0);
-        self.len = padded;
-    }
-
     /// What was pushed since the last clear, aligned in memory.
     #[must_use]
     pub fn filled(&self) -> &[u8] {
@@ -62,17 +54,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filled_slice_is_aligned_and_padded_with_zeros() {
+    fn the_filled_slice_is_aligned_and_holds_what_was_pushed() {
         let mut buffer = AlignedBuffer::default();
         for len in [1, 4_095, 4_096, 4_097, 100_000] {
-            buffer.clear_for(len + DISK_ALIGNMENT);
-            buffer.push(&vec![7; len]);
-            buffer.pad();
+            buffer.clear_for(len);
+            buffer.push(&vec![7; len - 1]);
+            buffer.push(&[8]);
             let filled = buffer.filled();
             assert_eq!(filled.as_ptr() as usize % DISK_ALIGNMENT, 0);
-            assert_eq!(filled.len() % DISK_ALIGNMENT, 0);
-            assert!(filled[..len].iter().all(|byte| *byte == 7));
-            assert!(filled[len..].iter().all(|byte| *byte == 0));
+            assert_eq!(filled.len(), len);
+            assert_eq!(filled[len - 1], 8);
+            assert!(filled[..len - 1].iter().all(|byte| *byte == 7));
         }
         buffer.shrink_to(4_096);
         buffer.clear_for(10);

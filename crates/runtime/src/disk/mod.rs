@@ -89,6 +89,24 @@ impl FileDisk {
         self.shared.handles.len()
     }
 
+    /// Deletes everything Borzoi has written here, durably; the lock stays.
+    ///
+    /// # Errors
+    /// Those of the file system; part of it may be gone then.
+    pub fn wipe(&self) -> io::Result<()> {
+        let root = &self.shared.root;
+        // The superblock first: a directory without one is an empty node, whatever else is there.
+        remove_if_there(&self.path(&FileName::Superblock))?;
+        sync_directory(root)?;
+        for directory in Directory::ALL.into_iter().filter(|one| *one != Directory::Root) {
+            let path = root.join(directory.path());
+            if path.exists() {
+                std::fs::remove_dir_all(path)?;
+            }
+        }
+        sync_directory(root)
+    }
+
     fn path(&self, file: &FileName) -> PathBuf {
         self.shared.root.join(file.path())
     }

@@ -128,6 +128,19 @@ fn more_files_than_handles_stay_usable_and_the_cache_stays_under_its_limit() {
 }
 
 #[test]
+fn wiping_leaves_an_empty_node_and_what_is_not_ours() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut disk = open(directory.path());
+    disk.write(&SEGMENT, 0, &[block(1)]).unwrap();
+    disk.durable_replace(&FileName::Superblock, &[block(2)]).unwrap();
+    std::fs::write(directory.path().join("notes"), "mine").unwrap();
+    disk.wipe().unwrap();
+    assert_eq!(disk.list(Directory::Root).unwrap().files, [FileName::Lock]);
+    assert_eq!(disk.list(Directory::Root).unwrap().strays, ["notes"]);
+    assert_eq!(disk.len(&SEGMENT).unwrap(), None);
+}
+
+#[test]
 fn identity_names_boot_device_and_inode() {
     let directory = tempfile::tempdir().unwrap();
     let mut disk = open(directory.path());

@@ -74,6 +74,7 @@ impl Admission {
     }
 
     /// Connections now.
+    #[cfg(test)]
     #[must_use]
     pub fn total(&self) -> usize {
         self.lock().total

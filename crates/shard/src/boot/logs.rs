@@ -191,8 +191,17 @@ fn log_records(
 }
 
 fn damaged(lost: &LostRecord, kind: DamageKind) -> Option<DamagedRecord> {
+    // A view record whose flush never completed was not advertised either.
+    let view_record = lost.kind == RecordKind::ViewState && kind == DamageKind::Faulty;
     let prepare = lost.kind == RecordKind::Prepare;
-    prepare.then_some(DamagedRecord { op: Some(lost.op), header: None, checksum: None, kind })
+    let op = prepare.then_some(lost.op);
+    (prepare || view_record).then_some(DamagedRecord {
+        op,
+        header: None,
+        checksum: None,
+        view_record,
+        kind,
+    })
 }
 
 /// An operation that this build cannot read must stop the start, not the apply.

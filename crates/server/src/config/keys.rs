@@ -1,0 +1,236 @@
+//! Every key of the configuration: how its value is read, what is allowed, where it goes.
+//!
+//! One table serves the file, the environment, the flags, the error messages and the file with
+//! the effective values, so that a key exists everywhere or nowhere.
+
+use super::values::{duration, size, truth, whole};
+use super::{LogFormat, Settings, Shards};
+use borzoi_types::Durability;
+use borzoi_types::limits::{
+    JOURNAL_FILE_BYTES, LANES_MAX, OFFSET_RESERVATION_LEASE_MAX, SHARDS_MAX,
+};
+use std::path::PathBuf;
+
+/// One key.
+pub struct Key {
+    /// Section and name, with a dot between.
+    pub path: &'static str,
+    /// Variable of the reference system that means the same.
+    pub alias: Option<&'static str>,
+    /// What is allowed, for error messages.
+    pub allowed: &'static str,
+    /// Reads a value into the settings; none if it is not allowed.
+    pub set: fn(&mut Settings, &str) -> Option<()>,
+    /// The value as it would stand in a file.
+    pub show: fn(&Settings) -> toml::Value,
+}
+
+impl Key {
+    /// The environment variable of this key.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("BORZOI_{}", self.path.replace('.', "_").to_uppercase())
+    }
+}
+
+/// The key called `path`.
+#[must_use]
+pub fn find(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+fn assign<T>(place: &mut T, value: Option<T>) -> Option<()> {
+    *place = value?;
+    Some(())
+}
+
+fn number(value: u64) -> toml::Value {
+    toml::Value::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn text(value: impl ToString) -> toml::Value {
+    toml::Value::String(value.to_string())
+}
+
+/// All keys, in the order of the default file.
+pub const KEYS: &[Key] = &[
+    Key {
+        path: "data.directory",
+        alias: Some("IGGY_SYSTEM_PATH"),
+        allowed: "a path",
+        set: |to, value| {
+            let path = (!value.is_empty()).then(|| PathBuf::from(value));
+            assign(&mut to.data_directory, path)
+        },
+        show: |from| text(from.data_directory.display()),
+    },
+    Key {
+        path: "data.direct_io",
+        alias: None,
+        allowed: "true or false",
+        set: |to, value| assign(&mut to.direct_io, truth(value)),
+        show: |from| toml::Value::Boolean(from.direct_io),
+    },
+    Key {
+        path: "tcp.address",
+        alias: Some("IGGY_TCP_ADDRESS"),
+        allowed: "a host or address and a port, as in 127.0.0.1:8090",
+        set: |to, value| {
+            let (host, port) = value.rsplit_once(':')?;
+            let valid = !host.is_empty() && port.parse::<u16>().is_ok();
+            assign(&mut to.tcp_address, valid.then(|| value.to_owned()))
+        },
+        show: |from| text(&from.tcp_address),
+    },
+    Key {
+        path: "node.shards",
+        alias: Some("IGGY_SYSTEM_SHARDING_CPU_ALLOCATION"),
+        allowed: "auto, or a number from 1 to 256",
+        set: |to, value| {
+            let shards = match value {
+                "auto" | "all" | "numa:auto" => Some(Shards::Auto),
+                _ => whole(value).filter(|n| (1..=SHARDS_MAX).contains(n)).map(Shards::Count),
+            };
+            assign(&mut to.shards, shards)
+        },
+        show: |from| match from.shards {
+            Shards::Auto => text("auto"),
+            Shards::Count(count) => number(u64::from(count)),
+        },
+    },
+    Key {
+        path: "cluster.name",
+        alias: Some("IGGY_CLUSTER_NAME"),
+        allowed: "1 to 255 bytes",
+        set: |to, value| {
+            let valid = (1..=255).contains(&value.len());
+            assign(&mut to.cluster_name, valid.then(|| value.to_owned()))
+        },
+        show: |from| text(&from.cluster_name),
+    },
+    Key {
+        path: "lanes.persisted",
+        alias: None,
+        allowed: "a number from 1 to 512",
+        set: |to, value| assign(&mut to.lanes_persisted, lanes(value)),
+        show: |from| number(u64::from(from.lanes_persisted)),
+    },
+    Key {
+        path: "lanes.replicated",
+        alias: None,
+        allowed: "a number from 1 to 512",
+        set: |to, value| assign(&mut to.lanes_replicated, lanes(value)),
+        show: |from| number(u64::from(from.lanes_replicated)),
+    },
+    Key {
+        path: "topics.durability",
+        alias: None,
+        allowed: "persisted or replicated",
+        set: |to, value| {
+            let level = match value {
+                "persisted" => Some(Durability::Persisted),
+                "replicated" => Some(Durability::Replicated),
+                _ => None,
+            };
+            assign(&mut to.durability, level)
+        },
+        show: |from| match from.durability {
+            Durability::Persisted => text("persisted"),
+            Durability::Replicated => text("replicated"),
+        },
+    },
+    Key {
+        path: "topics.segment_size",
+        alias: None,
+        allowed: "a size from 1 MiB to 4 GiB",
+        set: |to, value| {
+            let bytes = size(value).filter(|bytes| (1 << 20..=4 << 30).contains(bytes));
+            assign(&mut to.segment_bytes, bytes)
+        },
+        show: |from| number(from.segment_bytes),
+    },
+    Key {
+        path: "partition.offset_reservation_lease",
+        alias: Some("IGGY_PARTITION_OFFSET_RESERVATION_LEASE"),
+        allowed: "a number from 1 to 16777216",
+        set: |to, value| {
+            let lease = whole(value).filter(|n| (1..=OFFSET_RESERVATION_LEASE_MAX).contains(n));
+            assign(&mut to.offset_reservation_lease, lease)
+        },
+        show: |from| number(from.offset_reservation_lease),
+    },
+    Key {
+        path: "journal.file_size",
+        alias: None,
+        allowed: "a size from 128 MiB to 4 GiB, a multiple of 4096 bytes",
+        set: |to, value| {
+            let valid = |bytes: &u64| {
+                (JOURNAL_FILE_BYTES..=4 << 30).contains(bytes) && bytes.is_multiple_of(4_096)
+            };
+            assign(&mut to.journal_file_bytes, size(value).filter(valid))
+        },
+        show: |from| number(from.journal_file_bytes),
+    },
+    Key {
+        path: "journal.files_max",
+        alias: None,
+        allowed: "a number from 4 to 1024",
+        set: |to, value| {
+            assign(&mut to.journal_files_max, whole(value).filter(|n| (4..=1_024).contains(n)))
+        },
+        show: |from| number(u64::from(from.journal_files_max)),
+    },
+    Key {
+        path: "checkpoint.interval",
+        alias: None,
+        allowed: "a duration from 100 ms to 1 h",
+        set: |to, value| {
+            let millis = |span: &std::time::Duration| (100..=3_600_000).contains(&span.as_millis());
+            assign(&mut to.checkpoint_interval, duration(value).filter(millis))
+        },
+        show: |from| text(format!("{} ms", from.checkpoint_interval.as_millis())),
+    },
+    Key {
+        path: "cache.size_per_shard",
+        alias: None,
+        allowed: "a size of at least 16 MiB",
+        set: |to, value| {
+            let bytes = size(value).filter(|bytes| *bytes >= 16 << 20);
+            assign(&mut to.cache_bytes_per_shard, bytes)
+        },
+        show: |from| number(from.cache_bytes_per_shard),
+    },
+    Key {
+        path: "log.level",
+        alias: Some("IGGY_SYSTEM_LOGGING_LEVEL"),
+        allowed: "error, warn, info, debug, trace, or a filter such as info,borzoi_runtime=debug",
+        set: |to, value| {
+            let valid =
+                !value.is_empty() && tracing_subscriber::EnvFilter::builder().parse(value).is_ok();
+            assign(&mut to.log_level, valid.then(|| value.to_owned()))
+        },
+        show: |from| text(&from.log_level),
+    },
+    Key {
+        path: "log.format",
+        alias: None,
+        allowed: "human or json",
+        set: |to, value| {
+            let format = match value {
+                "human" => Some(LogFormat::Human),
+                "json" => Some(LogFormat::Json),
+                _ => None,
+            };
+            assign(&mut to.log_format, format)
+        },
+        show: |from| match from.log_format {
+            LogFormat::Human => text("human"),
+            LogFormat::Json => text("json"),
+        },
+    },
+];
+
+fn lanes(value: &str) -> Option<u16> {
+    let half = u16::try_from(LANES_MAX / 2).ok()?;
+    whole(value).filter(|count| (1..=half).contains(count))
+}
