@@ -3,7 +3,8 @@
 //! Invariants:
 //! - decoding never panics, whatever the bytes;
 //! - decoding never reserves more memory than the bytes at hand justify: a count is accepted only
-//!   if that many elements of their smallest size could still follow ([`Reader::count`]);
+//!   if that many elements of their smallest size could still follow ([`Reader::count`]), and the
+//!   memory of an element is bounded by its smallest encoding ([`MEMORY_PER_BYTE_MAX`]);
 //! - every decodable value encodes again; values that could not be encoded cannot be built.
 //!
 //! All integers are little-endian (wire protocol, section 5).
@@ -12,6 +13,10 @@ use borzoi_types::{
     ClientId, GroupId, Micros, Offset, Op, PartitionId, SessionId, StreamId, TopicId, UserId,
 };
 use thiserror::Error;
+
+/// Memory that an element of a list may take for each byte of its smallest encoding. Checked when
+/// this crate is compiled: it bounds what decoding can reserve by the length of the frame.
+pub const MEMORY_PER_BYTE_MAX: usize = 16;
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -232,6 +237,7 @@ impl<'a> Reader<'a> {
         what: &'static str,
         count: u32,
     ) -> Result<Vec<T>, DecodeError> {
+        const { assert!(size_of::<T>() <= MEMORY_PER_BYTE_MAX * T::BYTES_MIN) };
         let elements = self.count(what, count, T::BYTES_MIN)?;
         let mut list = Vec::with_capacity(elements);
         for _ in 0..elements {
@@ -245,7 +251,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The error of an element.
     pub fn list_to_end<T: Wire<'a>>(&mut self) -> Result<Vec<T>, DecodeError> {
-        const { assert!(T::BYTES_MIN > 0) };
+        const { assert!(size_of::<T>() <= MEMORY_PER_BYTE_MAX * T::BYTES_MIN) };
         let mut list = Vec::new();
         while !self.is_empty() {
             list.push(T::read(self)?);

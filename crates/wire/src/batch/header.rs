@@ -42,7 +42,7 @@ impl BatchHeader {
         let Some(header) = bytes.first_chunk::<BATCH_HEADER_BYTES>() else {
             return Err(BatchFault::TooShort { len: bytes.len() });
         };
-        if header[AT_RESERVED..].iter().any(|&byte| byte != 0) {
+        if header[AT_RESERVED..] != [0; BATCH_HEADER_BYTES - AT_RESERVED] {
             return Err(BatchFault::Reserved);
         }
         Ok(Self {
