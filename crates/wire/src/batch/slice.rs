@@ -46,7 +46,8 @@ impl BatchSlice {
 /// the offsets of the stored batch.
 ///
 /// # Errors
-/// When `batch` is not one batch, or has another number of frames than its header says.
+/// When `batch` is not one batch, its offsets do not count up, or, if all of it is wanted, its
+/// header counts another number of frames. Checksums are not looked at.
 pub fn slice_batch(batch: &[u8], limits: SliceLimits) -> Result<Option<BatchSlice>, BatchFault> {
     let view = BatchView::whole(batch)?;
     let Some(found) = find(&view, limits)? else { return Ok(None) };
@@ -76,8 +77,14 @@ struct Found {
 fn find(view: &BatchView<'_>, limits: SliceLimits) -> Result<Option<Found>, BatchFault> {
     let mut found: Option<Found> = None;
     let mut at = BATCH_HEADER_BYTES;
-    for frame in view.frames() {
+    let mut next_delta = None;
+    for (place, frame) in (0u32..).zip(view.frames()) {
         let frame = frame?;
+        let delta = frame.offset_delta();
+        if next_delta.is_some_and(|next| next != Some(delta)) {
+            return Err(BatchFault::OffsetDelta { frame: place, delta });
+        }
+        next_delta = Some(delta.checked_add(1));
         let (start, end) = (at, at + frame.bytes().len());
         at = end;
         let offset = frame.offset(view.header());
