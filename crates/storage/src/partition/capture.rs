@@ -185,7 +185,10 @@ fn restore_tail(state: &PartitionState) -> Result<Option<Box<Tail>>, RestoreErro
         let fits = closed_chunks != state.active.is_empty();
         return if fits { Ok(None) } else { Err(RestoreError::Tail) };
     }
-    if state.tail.len() >= SEGMENT_CHUNK_BYTES_MIN || state.tail.len() as u64 > state.active.bytes {
+    let length = state.tail.len() as u64;
+    // With no closed chunk the tail is the whole segment; otherwise it is less.
+    let adds_up = length <= state.active.bytes && (length < state.active.bytes) == closed_chunks;
+    if length >= SEGMENT_CHUNK_BYTES_MIN as u64 || !adds_up {
         return Err(RestoreError::Tail);
     }
     let content = state.tail.to_bytes();

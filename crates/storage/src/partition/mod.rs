@@ -291,7 +291,8 @@ impl PartitionLog {
         let mut sealed_bytes: u64 = self.closed.iter().map(|segment| segment.bytes).sum();
         let mut cut = None;
         for segment in self.closed.iter().take(segments_max as usize) {
-            let consumed = barrier.is_none_or(|barrier| segment.end.0 <= barrier.0 + 1);
+            let consumed =
+                barrier.is_none_or(|barrier| segment.end.0 <= barrier.0.saturating_add(1));
             let expired = expired_before.is_some_and(|before| segment.timestamp_max < before);
             let in_excess = bytes_max.is_some_and(|bytes_max| sealed_bytes > bytes_max);
             if !consumed || !(expired || in_excess) {

@@ -87,7 +87,7 @@ fn a_damaged_newest_checkpoint_falls_back_to_the_older_one() {
         node.checkpoint().unwrap();
     }
     let names = node.bench.disk.names();
-    let newest = names.iter().filter(|name| name.path().ends_with(".checkpoint")).next_back();
+    let newest = names.iter().rfind(|name| name.path().ends_with(".checkpoint"));
     let newest = newest.unwrap().clone();
     node.bench.disk.corrupt(&newest, 130);
     let disk = node.bench.disk.restarted();

@@ -216,9 +216,8 @@ fn a_wall_clock_that_steps_back_does_not_hide_messages() {
             bench.settle().unwrap();
             bench.evict();
         }
-        let mut read = |time| {
-            offsets(&bench.read(ReadStart::Timestamp(Micros(time)), 1, LIMIT).unwrap())
-        };
+        let mut read =
+            |time| offsets(&bench.read(ReadStart::Timestamp(Micros(time)), 1, LIMIT).unwrap());
         assert_eq!(read(0), [0]);
         assert_eq!(read(200), [0]);
         assert_eq!(read(501), [2]);

@@ -107,6 +107,10 @@ impl TestDisk {
         self.files.get_mut(name).unwrap().current[position] ^= 0x40;
     }
 
+    pub fn shorten(&mut self, name: &FileName, length: usize) {
+        self.files.get_mut(name).unwrap().current.truncate(length);
+    }
+
     pub fn delete(&mut self, name: &FileName) {
         self.files.remove(name);
     }
@@ -143,8 +147,7 @@ fn tear(old: &[u8], new: &[u8], dirty: &BTreeSet<usize>, random: &mut Random) ->
 
 impl Disk for TestDisk {
     fn read(&mut self, file: &FileName, offset: u64, bytes: u64) -> Result<Bytes, DiskError> {
-        let not_found =
-            || DiskError::new(DiskOperation::Read, file, DiskErrorKind::NotFound, "");
+        let not_found = || DiskError::new(DiskOperation::Read, file, DiskErrorKind::NotFound, "");
         let content = &self.files.get(file).ok_or_else(not_found)?.current;
         let start = (offset as usize).min(content.len());
         let end = (start + bytes as usize).min(content.len());
@@ -368,9 +371,8 @@ impl Bench {
         bytes_max: usize,
     ) -> Result<ReadOutcome, ReadError> {
         let disk = &mut self.disk;
-        self.log.read_now(&mut self.cache, start, count, bytes_max, |request| {
-            execute(disk, request)
-        })
+        self.log
+            .read_now(&mut self.cache, start, count, bytes_max, |request| execute(disk, request))
     }
 
     /// Forgets everything that is also on the disk.
