@@ -83,6 +83,11 @@ impl Metadata {
         let (place, key) = self.group_place(group)?;
         self.require(context, Action::JoinConsumerGroup(place.stream, place.topic))?;
         let client = context.client.ok_or(ErrorCode::FeatureUnavailable)?;
+        // A join logged after the loss of its connection would leave a member that nobody is. The
+        // client that comes back and asks again is to be heard, so nothing is remembered.
+        if self.sessions.get(client).is_none_or(|session| session.connection.is_none()) {
+            return Err(ErrorCode::TransientNotAccepted);
+        }
         let joined = self.sessions.groups_mut(client).ok_or(ErrorCode::Unauthenticated)?;
         if joined.contains(&key) {
             return Ok(Reply::Nothing);

@@ -1,15 +1,15 @@
-//! Partitions by key, in constant time.
+//! Partitions by key, in constant time whatever keys are in use (required behaviour B11).
 //!
-//! Keys rise and are never reused, so a key is a place in a row of pages; pages without a live
-//! partition are given back. Only the row itself (8 bytes per 64 keys) remains between the oldest
-//! and the newest live key.
+//! An open-addressing table, because the maps of the standard library are either logarithmic or
+//! ordered by chance. Its layout follows from the history of the keys alone; nothing iterates over
+//! it except in key order. Memory follows the number of live partitions, not the highest key.
 
 use crate::codec::codec_struct;
 use crate::identity::PartitionPlace;
 use borzoi_types::{LogId, Micros, Op, PartitionKey};
-use std::collections::VecDeque;
 
-const PAGE_KEYS: u64 = 64;
+/// Slots of a table that holds anything; a power of two.
+const SLOTS_MIN: usize = 16;
 
 /// One live partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,18 +30,13 @@ pub struct PartitionRecord {
 
 codec_struct!(PartitionRecord { key, place, lane, created, created_by, replaces });
 
-#[derive(Clone, Debug)]
-struct Page {
-    slots: [Option<PartitionRecord>; PAGE_KEYS as usize],
-    live: u32,
-}
-
 /// All live partitions by key.
+///
+/// Invariants: at most half of the slots are taken; between the slot that a key hashes to and the
+/// slot it is in, no slot is free.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionTable {
-    /// Page number of the first page in the row.
-    first: u64,
-    pages: VecDeque<Option<Box<Page>>>,
+    slots: Vec<Option<PartitionRecord>>,
     len: usize,
 }
 
@@ -53,60 +48,89 @@ impl PartitionTable {
 
     /// The partition with this key.
     pub fn get(&self, key: PartitionKey) -> Option<&PartitionRecord> {
-        let (page, slot) = self.position(key)?;
-        self.pages.get(page)?.as_ref()?.slots.get(slot)?.as_ref()
+        self.slots.get(self.find(key)?)?.as_ref()
     }
 
-    /// Adds a partition. Its key is new and not below the first live one, as keys rise.
+    /// Adds a partition under a new key.
     pub fn insert(&mut self, record: PartitionRecord) {
-        if self.pages.is_empty() {
-            self.first = record.key.0 / PAGE_KEYS;
+        if (self.len + 1) * 2 > self.slots.len() {
+            self.grow();
         }
-        let (page, slot) = self.position(record.key).expect("keys rise");
-        while self.pages.len() <= page {
-            self.pages.push_back(None);
+        let mut slot = self.home(record.key);
+        while let Some(taken) = self.slots.get(slot).expect("slots wrap at the end") {
+            assert_ne!(taken.key, record.key, "a partition key is minted once");
+            slot = self.after(slot);
         }
-        let place = self.pages.get_mut(page).expect("pushed above");
-        let page = place
-            .get_or_insert_with(|| Box::new(Page { slots: [None; PAGE_KEYS as usize], live: 0 }));
-        let slot = page.slots.get_mut(slot).expect("below PAGE_KEYS by the modulo");
-        assert!(slot.is_none(), "a partition key is minted once");
-        *slot = Some(record);
-        page.live += 1;
+        *self.slots.get_mut(slot).expect("found above") = Some(record);
         self.len += 1;
     }
 
     /// Removes a partition.
     pub fn remove(&mut self, key: PartitionKey) -> Option<PartitionRecord> {
-        let (page, slot) = self.position(key)?;
-        let place = self.pages.get_mut(page)?;
-        let removed = {
-            let page = place.as_mut()?;
-            let removed = page.slots.get_mut(slot)?.take()?;
-            page.live -= 1;
-            removed
-        };
-        if place.as_ref().is_some_and(|page| page.live == 0) {
-            *place = None;
-        }
+        let mut free = self.find(key)?;
+        let removed = self.slots.get_mut(free)?.take()?;
         self.len -= 1;
-        while matches!(self.pages.front(), Some(None)) {
-            self.pages.pop_front();
-            self.first += 1;
+        // Close the gap: move up whoever would not be found across it.
+        let mut slot = self.after(free);
+        while let Some(record) = self.slots.get(slot).copied().flatten() {
+            let home = self.home(record.key);
+            if self.distance(home, slot) >= self.distance(free, slot) {
+                self.slots.swap(free, slot);
+                free = slot;
+            }
+            slot = self.after(slot);
         }
-        assert!(self.len > 0 || self.pages.is_empty(), "an empty table holds no page");
+        assert_eq!(removed.key, key, "what was found is what was asked for");
         Some(removed)
     }
 
     /// All partitions in key order.
-    pub fn iter(&self) -> impl Iterator<Item = &PartitionRecord> {
-        self.pages.iter().flatten().flat_map(|page| page.slots.iter().flatten())
+    pub fn sorted(&self) -> Vec<&PartitionRecord> {
+        let mut all: Vec<&PartitionRecord> = self.slots.iter().flatten().collect();
+        all.sort_unstable_by_key(|record| record.key);
+        assert_eq!(all.len(), self.len, "every partition is in one slot");
+        all
     }
 
-    fn position(&self, key: PartitionKey) -> Option<(usize, usize)> {
-        let page = (key.0 / PAGE_KEYS).checked_sub(self.first)?;
-        let slot = usize::try_from(key.0 % PAGE_KEYS).ok()?;
-        Some((usize::try_from(page).ok()?, slot))
+    /// The slot that holds `key`.
+    fn find(&self, key: PartitionKey) -> Option<usize> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut slot = self.home(key);
+        while let Some(record) = self.slots.get(slot)? {
+            if record.key == key {
+                return Some(slot);
+            }
+            slot = self.after(slot);
+        }
+        None
+    }
+
+    /// The slot where a key is looked for first: the top bits of a multiplicative hash.
+    fn home(&self, key: PartitionKey) -> usize {
+        let bits = self.slots.len().trailing_zeros();
+        let hash = key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        usize::try_from(hash >> (u64::BITS - bits)).expect("below the number of slots")
+    }
+
+    const fn after(&self, slot: usize) -> usize {
+        (slot + 1) & (self.slots.len() - 1)
+    }
+
+    /// Steps from one slot forward to another.
+    const fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.slots.len() - 1)
+    }
+
+    fn grow(&mut self) {
+        let slots = (self.slots.len() * 2).max(SLOTS_MIN);
+        assert!(slots.is_power_of_two(), "slots wrap by masking");
+        let old = core::mem::replace(&mut self.slots, vec![None; slots]);
+        self.len = 0;
+        for record in old.into_iter().flatten() {
+            self.insert(record);
+        }
     }
 }
 
@@ -114,15 +138,14 @@ impl PartitionTable {
 mod tests {
     use super::*;
     use borzoi_types::{PartitionId, StreamId, TopicId};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn record(key: u64) -> PartitionRecord {
+        let (stream, topic, partition) = (StreamId(0), TopicId(0), PartitionId(0));
         PartitionRecord {
             key: PartitionKey(key),
-            place: PartitionPlace {
-                stream: StreamId(0),
-                topic: TopicId(0),
-                partition: PartitionId(0),
-            },
+            place: PartitionPlace { stream, topic, partition },
             lane: LogId(1),
             created: Micros(0),
             created_by: Op(1),
@@ -130,26 +153,44 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn it_agrees_with_an_ordered_map(
+            steps in prop::collection::vec((any::<bool>(), 0u64..60, 0u32..4), 0..400),
+        ) {
+            let mut table = PartitionTable::default();
+            let mut model = BTreeMap::new();
+            for (add, low, shift) in steps {
+                // Keys near and far apart, so that they collide.
+                let key = low << (shift * 16);
+                if add && !model.contains_key(&key) {
+                    table.insert(record(key));
+                    model.insert(key, ());
+                } else {
+                    let removed = table.remove(PartitionKey(key)).is_some();
+                    prop_assert_eq!(removed, model.remove(&key).is_some());
+                }
+                prop_assert_eq!(table.len(), model.len());
+                for probe in 0..60u64 {
+                    let found = table.get(PartitionKey(probe)).is_some();
+                    prop_assert_eq!(found, model.contains_key(&probe));
+                }
+                let keys: Vec<u64> = table.sorted().iter().map(|record| record.key.0).collect();
+                prop_assert_eq!(keys, model.keys().copied().collect::<Vec<_>>());
+            }
+        }
+    }
+
     #[test]
-    fn pages_without_live_partitions_are_given_back() {
+    fn memory_follows_the_live_partitions_not_the_highest_key() {
         let mut table = PartitionTable::default();
-        for key in 1..=1_000 {
-            table.insert(record(key));
+        table.insert(record(1));
+        for key in 1..=100_000u64 {
+            table.insert(record(key << 40));
+            table.remove(PartitionKey(key << 40));
         }
-        for key in 1..=990 {
-            assert!(table.remove(PartitionKey(key)).is_some());
-            assert!(table.remove(PartitionKey(key)).is_none());
-        }
-        assert_eq!((table.len(), table.pages.len()), (10, 1));
-        assert!(table.get(PartitionKey(5)).is_none());
-        assert_eq!(table.get(PartitionKey(991)).map(|r| r.key.0), Some(991));
+        assert_eq!((table.len(), table.slots.len()), (1, SLOTS_MIN));
+        assert!(table.get(PartitionKey(1)).is_some());
         assert!(table.get(PartitionKey(u64::MAX)).is_none());
-        let keys: Vec<u64> = table.iter().map(|r| r.key.0).collect();
-        assert_eq!(keys, (991..=1_000).collect::<Vec<_>>());
-        for key in 991..=1_000 {
-            table.remove(PartitionKey(key));
-        }
-        table.insert(record(5_000));
-        assert_eq!((table.len(), table.pages.len()), (1, 1));
     }
 }

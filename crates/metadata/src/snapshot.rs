@@ -94,7 +94,7 @@ impl Metadata {
         self.streams.put(&mut out);
         self.users.put(&mut out);
         u32::try_from(self.partitions.len()).expect("limited to PARTITIONS_MAX").put(&mut out);
-        for record in self.partitions.iter() {
+        for record in self.partitions.sorted() {
             record.put(&mut out);
         }
         for lane in &self.lanes {

@@ -1,5 +1,7 @@
 //! Every action × every single grant, compared with the table of the specification.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail like tests.
+
 mod support;
 
 use borzoi_metadata::{

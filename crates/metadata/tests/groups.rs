@@ -1,5 +1,7 @@
 //! Consumer groups: who owns what, when, and what a hand-over needs.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail like tests.
+
 mod support;
 
 use borzoi_metadata::{
@@ -202,6 +204,27 @@ fn a_lost_connection_ends_membership_but_a_stale_report_of_it_does_not() {
     assert_eq!(shares(&world), [vec![0, 1, 2, 3]]);
     assert_eq!(world.group("s", "t", "g").slot(ClientId(1)), None);
     assert_eq!(ownership(&world, 1, 0), Ownership::NotMember);
+}
+
+#[test]
+fn a_join_that_is_logged_after_the_loss_of_its_connection_makes_no_member() {
+    // Without the check the group kept a member that no connection stood for, and its partitions
+    // were polled by nobody until the session expired.
+    let mut world = world(2, 1);
+    let request = world.request(ClientId(1));
+    let connection = stamp(1);
+    let closed = vec![ClosedConnection { client: ClientId(1), connection }];
+    world.system_ok(Change::ConnectionsClosed(closed));
+    let join = Change::JoinGroup(group_name("s", "t", "g"));
+    let refused = Outcome::Rejected(ErrorCode::TransientNotAccepted);
+    assert_eq!(world.resend(request, join.clone()), refused);
+    assert_eq!(world.group("s", "t", "g").members().len(), 0);
+    // The client comes back and resends the same request.
+    world.login(1, borzoi_metadata::UserKey::ROOT, 2);
+    let (session, _) = world.clients[&ClientId(1)];
+    let again = borzoi_metadata::ClientRequest { session, ..request };
+    assert_eq!(world.resend(again, join), APPLIED);
+    assert_eq!(shares(&world), [vec![0, 1]]);
 }
 
 #[test]

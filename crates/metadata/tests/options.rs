@@ -1,5 +1,7 @@
 //! Topic options: what is accepted, what is refused with which number, what is reported.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail like tests.
+
 use borzoi_metadata::{
     Compression, EXPIRY_NEVER, OptionKey, SIZE_UNLIMITED, TopicDefaults, TopicOptions,
     TopicOptionsUpdate, no_options, topic_catalogue,

@@ -1,5 +1,7 @@
 //! Every refusal with its number, before the log and in it, in one table.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail like tests.
+
 mod support;
 
 use borzoi_metadata::{

@@ -1,5 +1,7 @@
 //! Sessions and requests that execute at most once.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail like tests.
+
 mod support;
 
 use borzoi_metadata::{

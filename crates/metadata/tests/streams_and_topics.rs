@@ -1,5 +1,7 @@
 //! Streams, topics, partitions, segments: what is created, where, under which numbers and keys.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail like tests.
+
 mod support;
 
 use borzoi_metadata::{Change, Desired, Metadata, Notice, Outcome, Reply, TopicOptionsUpdate};

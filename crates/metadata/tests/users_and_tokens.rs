@@ -1,5 +1,7 @@
 //! Users and access tokens.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail like tests.
+
 mod support;
 
 use borzoi_metadata::{

@@ -1,6 +1,7 @@
 //! A small cluster-less world for the tests: one state, its clients and its clock.
 
 #![allow(dead_code)] // Each test file uses its own part.
+#![allow(clippy::unwrap_used)] // Helpers of tests fail like tests.
 
 use borzoi_metadata::{
     Admission, Change, ClientRequest, Command, ConnectionStamp, CreateTopic, CreateUser,
