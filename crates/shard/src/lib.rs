@@ -25,6 +25,7 @@ pub mod partition;
 pub mod random;
 pub mod reconciler;
 
+mod metadata_host;
 mod options;
 mod shard;
 

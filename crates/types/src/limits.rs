@@ -223,6 +223,36 @@ pub const JOURNAL_CARRY_READS_MAX: usize = 16;
 /// Time between asking the core to stop and stopping without its consent, in seconds.
 pub const STOP_SECONDS_MAX: u64 = 5;
 
+/// Requests of one connection that are not answered yet. Published clients keep one, the next
+/// generation of the protocol allows 256; twice that is a flood.
+pub const REQUESTS_PER_CONNECTION_MAX: usize = 512;
+
+/// Seconds after which a connection that has not logged in is closed: a login takes one exchange.
+pub const LOGIN_DEADLINE_SECONDS: u64 = 5;
+
+/// Addresses whose failed logins are remembered.
+pub const FAILED_LOGIN_ADDRESSES_MAX: usize = 4_096;
+
+/// Users whose verified password one shard remembers, as a keyed hash of 200 bytes.
+pub const REMEMBERED_PASSWORDS_MAX: usize = 16_384;
+
+/// Metadata commands that wait for room in the pipeline: one per client of a large fleet that
+/// reconnects at once.
+pub const METADATA_COMMANDS_QUEUED_MAX: usize = 16_384;
+
+/// Lost connections, expired sessions or overdue hand-overs that one command names: below 64 KiB.
+pub const HOUSEKEEPING_ENTRIES_MAX: usize = 1_024;
+
+/// Seconds without a frame after which a member of a consumer group is evicted: 1.2 times the
+/// heartbeat of 30 s, as published clients expect.
+pub const HEARTBEAT_SECONDS_MAX: u64 = 36;
+
+/// Seconds that the old owner of a partition has to commit what it has polled.
+pub const HANDOVER_SECONDS_MAX: u64 = 30;
+
+/// Topics for which a shard remembers where the next balanced send goes.
+pub const BALANCED_TOPICS_MAX: usize = 65_536;
+
 const _: () = assert!(PREPARE_BODY_BYTES_MAX > FRAME_BYTES_MAX);
 const _: () = assert!((JOURNAL_FILE_BYTES as usize) > PREPARE_BODY_BYTES_MAX + 1024 * 1024);
 const _: () = assert!(PARKED_BYTES_PER_PARTITION_MAX * 4 == PARKED_BYTES_PER_SHARD_MAX);

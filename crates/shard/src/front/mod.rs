@@ -1,16 +1,77 @@
 //! Connections, sessions, decoding, authorisation, replies; the metadata state machine.
+//!
+//! The front owns everything between a client's frame and the log that decides it:
+//!
+//! ```text
+//! frame ─ connections ─ request ─┬─ login, session ───┐
+//!                                ├─ reads, counters   ├─ command ── feed ── metadata log (shard 0)
+//!                                ├─ changes ──────────┘
+//!                                └─ send, poll, offsets ── lanes (any shard)
+//! ```
+//!
+//! Reading order: `connections`, `request`, `login`, `dispatch`, then the groups of operations;
+//! `feed` for how committed metadata reaches every shard.
+//!
+//! Invariants:
+//! - every frame gets exactly one answer, in order, or its connection is closed with a reason;
+//! - what is answered "no" was asked of the metadata primary first: a copy may say yes, only the
+//!   log may say no;
+//! - a request never sees less metadata than its session was told of before;
+//! - everything that waits has a ticket in one table, and leaves it exactly once.
+
+mod admission;
+mod changes;
+mod clients;
+mod command;
+mod connection;
+mod connections;
+mod counters;
+mod dispatch;
+mod failed_logins;
+mod feed;
+mod groups;
+mod lanes;
+mod login;
+mod message;
+mod messages;
+mod offsets;
+mod options;
+mod reads;
+mod records;
+mod remembered;
+mod replies;
+mod request;
+mod session;
+mod system;
+mod timers;
+mod tokens;
+mod users;
+
+#[cfg(test)]
+mod tests;
+
+pub use admission::AdmissionLimits;
+pub use message::{ClientSummary, FrontMessage};
+pub use options::{AdvertisedNode, FrontOptions};
 
 use crate::back::{Back, MetadataCommit};
 use crate::event::{ConnectionId, Effect, HostStats, PasswordOutcome, PasswordTicket, Transport};
-use crate::lane::api::{CountersReply, LaneReply, Ticket};
+use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
+use crate::metadata_host::MetadataHost;
 use crate::random::Random;
-use borzoi_metadata::Metadata;
-use borzoi_types::{Body, Mono, Now, Op, ReplicaId, ShardId};
-use bytes::BytesMut;
-
-/// Between the fronts of one node.
-#[derive(Debug)]
-pub enum FrontMessage {}
+use admission::Admission;
+use borzoi_metadata::{ClosedConnection, Metadata};
+use borzoi_types::{Body, LogId, Mono, Now, Op, ShardId, StreamId, TopicId};
+use bytes::{Bytes, BytesMut};
+use command::Waiting;
+use connection::{Connection, Place};
+use counters::Gather;
+use failed_logins::FailedLogins;
+use feed::{CommitQuestion, MetadataWaiters};
+use login::PasswordWait;
+use remembered::RememberedPasswords;
+use std::collections::BTreeMap;
+use timers::{Timer, Timers};
 
 /// What the front is told: the client side of [`crate::Event`] and what the back produced.
 #[derive(Debug)]
@@ -71,49 +132,175 @@ pub enum FrontEvent {
     MetadataServing(bool),
 }
 
-/// Configuration of the front of one shard.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct FrontOptions {
-    /// This shard.
-    pub shard: ShardId,
-    /// Shards of this node.
-    pub shards: u16,
-    /// This node.
-    pub replica: ReplicaId,
-    /// Generation of this life of the node, from the superblock: rises at every start.
-    pub generation: u64,
+/// What the front needs of the part behind it. [`Back`] is the one that serves; tests put a
+/// scripted one in its place.
+pub(crate) trait Behind {
+    /// See [`Back::submit`].
+    fn submit(&mut self, now: Now, request: LaneRequest, effects: &mut Vec<Effect>);
+    /// See [`Back::counters`].
+    fn counters(&mut self, from: ShardId, request: &CountersRequest, effects: &mut Vec<Effect>);
+    /// See [`Back::propose_metadata`].
+    fn propose_metadata(
+        &mut self,
+        now: Now,
+        body: Body,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Op, Refusal>;
+    /// See [`Back::shard_of`].
+    fn shard_of(&self, log: LogId) -> ShardId;
+    /// See [`Back::metadata_changed`].
+    fn metadata_changed(&mut self);
+}
+
+impl Behind for Back {
+    fn submit(&mut self, now: Now, request: LaneRequest, effects: &mut Vec<Effect>) {
+        Back::submit(self, now, request, effects);
+    }
+    fn counters(&mut self, from: ShardId, request: &CountersRequest, effects: &mut Vec<Effect>) {
+        Back::counters(self, from, request, effects);
+    }
+    fn propose_metadata(
+        &mut self,
+        now: Now,
+        body: Body,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Op, Refusal> {
+        Back::propose_metadata(self, now, body, effects)
+    }
+    fn shard_of(&self, log: LogId) -> ShardId {
+        Back::shard_of(self, log)
+    }
+    fn metadata_changed(&mut self) {
+        Back::metadata_changed(self);
+    }
+}
+
+/// What every step of the front is handed.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Now,
+    pub(crate) behind: &'a mut dyn Behind,
+    pub(crate) effects: &'a mut Vec<Effect>,
 }
 
 /// The client side of one shard.
 pub struct Front {
+    options: FrontOptions,
+    random: Box<dyn Random>,
     metadata: Metadata,
+    /// Whether the metadata may be served: on shard 0 once its log serves, elsewhere once shard 0
+    /// has said so behind the feed.
+    ready: bool,
+    stopping: bool,
+    /// Shard 0 only.
+    host: Option<MetadataHost>,
+    admission: Admission,
+    failed_logins: FailedLogins,
+    remembered: RememberedPasswords,
+    connections: BTreeMap<ConnectionId, Connection>,
+    waiting: BTreeMap<Ticket, Waiting>,
+    passwords: BTreeMap<PasswordTicket, PasswordWait>,
+    ticket: u64,
+    /// Refusals of logins that wait for their time.
+    delayed: BTreeMap<Place, Vec<Bytes>>,
+    timers: Timers,
+    question: CommitQuestion,
+    behind_metadata: MetadataWaiters,
+    gather: Gather,
+    /// Sessions whose connection is gone, for the next command that says so.
+    lost: Vec<ClosedConnection>,
+    /// Whether the last such command was refused a moment ago.
+    lost_paused: bool,
+    /// Where the next balanced send of a topic goes.
+    balance: BTreeMap<(StreamId, TopicId), u32>,
+    host_stats: HostStats,
+    /// Answers handed to connections since the start.
+    replies: u64,
 }
 
 impl Front {
     /// A front with nobody connected. `metadata` is the recovered state on shard 0 and the
-    /// same elsewhere, where the feed of shard 0 replaces it.
+    /// formatted one elsewhere, where the feed of shard 0 replaces it.
     #[must_use]
-    pub fn new(_options: FrontOptions, metadata: Metadata, _random: Box<dyn Random>) -> Self {
-        Self { metadata }
+    ///
+    /// # Panics
+    /// When the server's version text is not 1 to 255 bytes long.
+    pub fn new(options: FrontOptions, metadata: Metadata, mut random: Box<dyn Random>) -> Self {
+        assert!((1..=255).contains(&options.server_version.len()), "clients read it as a name");
+        let mut key = [0; 32];
+        random.fill(&mut key);
+        let is_host = options.shard == ShardId(0);
+        Self {
+            admission: Admission::new(options.admission),
+            host: is_host.then(|| MetadataHost::new(options.shards)),
+            options,
+            random,
+            metadata,
+            ready: false,
+            stopping: false,
+            failed_logins: FailedLogins::default(),
+            remembered: RememberedPasswords::new(key),
+            connections: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            passwords: BTreeMap::new(),
+            ticket: 0,
+            delayed: BTreeMap::new(),
+            timers: Timers::default(),
+            question: CommitQuestion::default(),
+            behind_metadata: MetadataWaiters::default(),
+            gather: Gather::default(),
+            lost: Vec::new(),
+            lost_paused: false,
+            balance: BTreeMap::new(),
+            host_stats: HostStats::default(),
+            replies: 0,
+        }
     }
 
     /// Takes one event.
     pub fn handle(
         &mut self,
-        _now: Now,
-        _event: FrontEvent,
-        _back: &mut Back,
-        _effects: &mut Vec<Effect>,
+        now: Now,
+        event: FrontEvent,
+        back: &mut Back,
+        effects: &mut Vec<Effect>,
     ) {
+        self.handle_event(event, &mut Cx { now, behind: back, effects });
     }
 
-    /// Ends a batch of events.
-    pub fn end_of_batch(&mut self, _now: Now, _back: &mut Back, _effects: &mut Vec<Effect>) {}
+    fn handle_event(&mut self, event: FrontEvent, cx: &mut Cx<'_>) {
+        match event {
+            FrontEvent::ConnectionOpened { connection, peer, transport } => {
+                self.connection_opened(connection, &peer, transport, cx);
+            }
+            FrontEvent::Frame { connection, frame } => self.frame_arrived(connection, frame, cx),
+            FrontEvent::ConnectionClosed { connection } => self.connection_closed(connection, cx),
+            FrontEvent::Password { ticket, outcome } => self.password_done(ticket, outcome, cx),
+            FrontEvent::Host(stats) => self.host_stats = *stats,
+            FrontEvent::Tick => self.tick(cx),
+            FrontEvent::Stop => self.stop(cx),
+            FrontEvent::Message { from, message } => self.message(from, message, cx),
+            FrontEvent::LaneReply { ticket, reply } => self.lane_replied(ticket, reply, cx),
+            FrontEvent::Counters(reply) => self.counters_arrived(reply, cx),
+            FrontEvent::MetadataCommitted(commit) => self.metadata_committed(commit, cx),
+            FrontEvent::MetadataServing(serving) => self.metadata_serving(serving, cx),
+        }
+    }
+
+    /// Ends a batch of events: what several of them wanted leaves as one.
+    pub fn end_of_batch(&mut self, now: Now, back: &mut Back, effects: &mut Vec<Effect>) {
+        self.finish_batch(&mut Cx { now, behind: back, effects });
+    }
+
+    fn finish_batch(&mut self, cx: &mut Cx<'_>) {
+        self.report_lost_sessions(cx);
+        self.send_question(cx);
+        self.start_gathering(cx);
+    }
 
     /// When a tick is wanted.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        None
+        self.timers.next()
     }
 
     /// This shard's committed metadata.
@@ -126,6 +313,41 @@ impl Front {
     /// last one received as [`FrontEvent::MetadataCommitted`].
     #[must_use]
     pub fn metadata_checkpoint(&self) -> (Op, Body) {
-        (Op::ZERO, Body::empty())
+        (self.metadata.applied(), Body::from(self.metadata.encode_snapshot()))
+    }
+
+    /// Whether requests are started: metadata is there and its log has served.
+    const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Requests that wait for something, for tests and metrics.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len() + self.passwords.len() + self.delayed.len()
+    }
+
+    /// Open connections, for tests and metrics.
+    #[must_use]
+    pub const fn connections(&self) -> usize {
+        self.admission.total()
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.ticket += 1;
+        Ticket(self.ticket)
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        while let Some(timer) = self.timers.pop(cx.now.mono) {
+            match timer {
+                Timer::LoginDeadline(connection) => self.login_deadline_passed(connection, cx),
+                Timer::FailedLogin(place) => self.failed_login_due(place, cx),
+                Timer::Heartbeat(connection) => self.heartbeat_due(connection, cx),
+                Timer::Lanes(ticket) => self.lanes_overdue(ticket, cx),
+                Timer::Housekeeping => self.housekeeping(cx),
+                Timer::Retry => self.retry_lost(),
+            }
+        }
     }
 }

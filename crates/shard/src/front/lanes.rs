@@ -1,0 +1,108 @@
+//! Requests of partitions: to their lanes and back.
+//!
+//! Invariant: every request that left comes back once; one that was refused was not executed, one
+//! whose partition was deleted meanwhile is resolved again once, against metadata that includes
+//! the deletion.
+
+use super::command::{LaneCall, LaneWait, Waiting};
+use super::replies::{self, CommittedAt};
+use super::request::Running;
+use super::{Cx, Front};
+use crate::event::LogLevel;
+use crate::lane::api::{LaneReply, LaneRequest, LaneRequestKind, Origin, Refusal, Ticket};
+use borzoi_types::Op;
+use borzoi_wire::body::{ConsumerOffset, PollPrefix, SendConfirmation};
+use borzoi_wire::{ErrorCode, Operation, Reply};
+use bytes::Bytes;
+
+impl Front {
+    /// Sends a request to the lane of its partition.
+    pub(super) fn call_lane(&mut self, call: LaneCall, running: Running, cx: &mut Cx<'_>) {
+        let LaneCall { caller, partition, kind } = call;
+        if matches!(kind, LaneRequestKind::Send { .. })
+            && let Some(state) = self.connections.get_mut(&caller.place.connection)
+        {
+            state.sent(caller.place.slot);
+        }
+        let ticket = self.next_ticket();
+        let wait = LaneWait { caller, target: partition.place, running };
+        self.waiting.insert(ticket, Waiting::Lane(Box::new(wait)));
+        let origin = Origin { shard: self.options.shard, ticket };
+        let request = LaneRequest { origin, key: partition.key, lane: partition.lane, kind };
+        cx.behind.submit(cx.now, request, cx.effects);
+    }
+
+    pub(super) fn lane_replied(&mut self, ticket: Ticket, reply: LaneReply, cx: &mut Cx<'_>) {
+        let wait = match self.waiting.remove(&ticket) {
+            Some(Waiting::Lane(wait)) => wait,
+            Some(Waiting::Deletion(change)) => return self.deletion_answered(change, &reply, cx),
+            other => panic!("a lane answered {ticket:?}, which is {other:?}"),
+        };
+        let LaneWait { caller, target, running } = *wait;
+        let (to, commit) = (&caller.to, self.metadata.applied());
+        let read = |reply| replies::read(to, caller.binding.session, commit, reply);
+        let parts = match reply {
+            LaneReply::Sent { base_offset, op } => {
+                let (stream, topic, partition) = (target.stream, target.topic, target.partition);
+                let sent = SendConfirmation { stream, topic, partition, base_offset };
+                let at = CommittedAt { op, timestamp: cx.now.wall };
+                replies::committed(to, at, Reply::Sent(vec![sent]))
+            }
+            LaneReply::Polled { current_offset, count, batches } => {
+                let partition = target.partition;
+                let prefix = PollPrefix { partition, current_offset, messages_count: count };
+                replies::polled(to, caller.binding.session, commit, prefix, batches)
+            }
+            LaneReply::Stored => {
+                let at = CommittedAt { op: commit, timestamp: cx.now.wall };
+                replies::committed(to, at, Reply::Empty)
+            }
+            LaneReply::Offset { current_offset, stored_offset } => {
+                let partition = target.partition;
+                read(stored_offset.map_or(Reply::NotFound, |stored_offset| {
+                    let offset = ConsumerOffset { partition, current_offset, stored_offset };
+                    Reply::ConsumerOffset(offset)
+                }))
+            }
+            LaneReply::Created => panic!("nobody asked whether a partition was created"),
+            LaneReply::Refused(refusal) => {
+                if let Refusal::Damaged { file, position } = &refusal {
+                    let what = format!("damaged data in {file} at {position}");
+                    self.log_of(caller.place.connection, LogLevel::Error, &what, cx);
+                }
+                refused(to, commit, &refusal)
+            }
+            LaneReply::KeyDeleted { by } => {
+                self.tell(caller.place, by);
+                if to.operation == Operation::SendMessages as u8 || running.rerouted {
+                    // The batch has left; the client has it and sends it again.
+                    replies::transient(to, commit, ErrorCode::TransientNotAccepted)
+                } else {
+                    return self.resume(Running { rerouted: true, ..running }, cx);
+                }
+            }
+        };
+        self.complete(caller.place, parts, cx);
+    }
+}
+
+fn refused(to: &borzoi_wire::frame::ReplyTo, commit: Op, refusal: &Refusal) -> Vec<Bytes> {
+    let code = match refusal {
+        Refusal::Busy
+        | Refusal::NotMaterialised
+        | Refusal::NotServing
+        | Refusal::Stopping
+        | Refusal::NoSpace => ErrorCode::TransientNotAccepted,
+        Refusal::InvalidOffset => ErrorCode::InvalidOffset,
+        Refusal::OffsetNotFound => ErrorCode::ConsumerOffsetNotFound,
+        Refusal::RequestTooOld => ErrorCode::RequestAlreadyApplied,
+        Refusal::Damaged { .. } => ErrorCode::InvalidBatchChecksum,
+        Refusal::ReadFailed => ErrorCode::CannotReadFile,
+        Refusal::InvalidBatch => ErrorCode::InvalidCommand,
+    };
+    if code.is_transient() {
+        replies::transient(to, commit, code)
+    } else {
+        replies::deny(to, commit, code)
+    }
+}
