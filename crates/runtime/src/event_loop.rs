@@ -10,9 +10,9 @@ use crate::inbox::{Arrivals, Class, Inbox};
 use crate::net::Connections;
 use crate::password::{self, PasswordPool};
 use crate::threads::disk::DiskThreads;
-use crate::turn::{Backend, Ending, Turn};
+use crate::turn::{Backend, Core, Ending, Turn};
 use borzoi_shard::event::{CloseReason, PasswordJob, PasswordOutcome, PasswordTicket};
-use borzoi_shard::{ConnectionId, Event, Shard, ShardMessage};
+use borzoi_shard::{ConnectionId, Event, ShardMessage};
 use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket};
 use borzoi_types::ShardId;
 use borzoi_types::limits::EVENTS_PER_TURN_MAX;
@@ -38,11 +38,11 @@ pub enum LoopEnd {
 }
 
 /// What a loop is made of, before it runs on its thread.
-pub struct ShardLoop {
+pub struct ShardLoop<C> {
     /// Which shard.
     pub id: ShardId,
     /// Its state, as recovered.
-    pub shard: Shard,
+    pub core: C,
     /// Its files.
     pub disk: FileDisk,
     /// The node's clock.
@@ -53,7 +53,7 @@ pub struct ShardLoop {
     pub passwords: PasswordPool,
 }
 
-impl ShardLoop {
+impl<C: Core> ShardLoop<C> {
     /// Runs until the shard has stopped or failed. Blocks the thread.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl ShardLoop {
         let running = Running {
             inbox,
             clock: self.clock,
-            turn: Turn::new(self.shard),
+            turn: Turn::new(self.core),
             backend,
             arrivals: Arrivals::default(),
         };
@@ -82,15 +82,15 @@ impl ShardLoop {
     }
 }
 
-struct Running {
+struct Running<C> {
     inbox: Arc<Inbox>,
     clock: Clock,
-    turn: Turn,
+    turn: Turn<C>,
     backend: TokioBackend,
     arrivals: Arrivals,
 }
 
-impl Running {
+impl<C: Core> Running<C> {
     async fn run(mut self) -> LoopEnd {
         let ports = self.backend.connections.ports().clone();
         tokio::task::spawn_local(async move {

@@ -23,7 +23,7 @@ mod threads;
 pub mod turn;
 
 pub use clock::Clock;
-pub use node::{Node, NodeError, NodeParts};
+pub use node::{Node, NodeError, NodeParts, Stopper};
 
 /// Raises the soft limit of open file descriptors to the hard one: every connection and every
 /// segment being read needs one. A refusal changes nothing; the limit shows in the statistics.

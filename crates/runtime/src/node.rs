@@ -10,7 +10,7 @@ use crate::net::Admission;
 use crate::net::accept::Acceptor;
 use crate::password::PasswordPool;
 use crate::threads::host::HostThread;
-use borzoi_shard::Shard;
+use crate::turn::Core;
 use borzoi_types::ShardId;
 use borzoi_types::limits::{PASSWORD_THREADS, STOP_SECONDS_MAX};
 use std::io;
@@ -57,9 +57,9 @@ enum NodeEvent {
 }
 
 /// What a node is made of.
-pub struct NodeParts {
+pub struct NodeParts<C> {
     /// The shards, by number, as recovered.
-    pub shards: Vec<Shard>,
+    pub shards: Vec<C>,
     /// The data directory.
     pub disk: FileDisk,
     /// Bound listeners.
@@ -68,8 +68,20 @@ pub struct NodeParts {
     pub clock: Clock,
 }
 
+/// Asks a node to stop, from any thread, as a signal would.
+#[derive(Clone)]
+pub struct Stopper(Sender<NodeEvent>);
+
+impl Stopper {
+    /// Begins the clean stop; does nothing if the node is gone.
+    pub fn stop(&self) {
+        let _ = self.0.send(NodeEvent::Signal("request"));
+    }
+}
+
 /// A running node.
 pub struct Node {
+    stopper: Stopper,
     inboxes: Vec<Arc<Inbox>>,
     running: usize,
     events: Receiver<NodeEvent>,
@@ -83,16 +95,16 @@ impl Node {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn start(parts: NodeParts) -> Result<Self, NodeError> {
+    pub fn start<C: Core + Send + 'static>(parts: NodeParts<C>) -> Result<Self, NodeError> {
         let count = parts.shards.len();
         assert!(count > 0, "a node has at least one shard");
         let inboxes: Vec<Arc<Inbox>> = (0..count).map(|_| Arc::default()).collect();
         let passwords = PasswordPool::start(PASSWORD_THREADS)?;
         let (sender, events) = channel();
-        for (shard, index) in parts.shards.into_iter().zip(0_u16..) {
+        for (core, index) in parts.shards.into_iter().zip(0_u16..) {
             let shard_loop = ShardLoop {
                 id: ShardId(index),
-                shard,
+                core,
                 disk: parts.disk.clone(),
                 clock: parts.clock,
                 inboxes: inboxes.clone(),
@@ -113,8 +125,23 @@ impl Node {
                 tracing::error!(%error, "no connections can be accepted");
             }
         })?;
-        start_signals(sender)?;
-        Ok(Self { inboxes, running: count, events, stop_accepting, passwords, _host: host })
+        start_signals(sender.clone())?;
+        let stopper = Stopper(sender);
+        Ok(Self {
+            stopper,
+            inboxes,
+            running: count,
+            events,
+            stop_accepting,
+            passwords,
+            _host: host,
+        })
+    }
+
+    /// A way to stop this node from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
     }
 
     /// Waits for a signal to stop, or for a failure, and stops.
@@ -174,7 +201,10 @@ impl Drop for Report {
     }
 }
 
-fn start_shard(shard_loop: ShardLoop, sender: Sender<NodeEvent>) -> io::Result<()> {
+fn start_shard<C: Core + Send + 'static>(
+    shard_loop: ShardLoop<C>,
+    sender: Sender<NodeEvent>,
+) -> io::Result<()> {
     let shard = shard_loop.id;
     std::thread::Builder::new().name(format!("shard-{shard}")).spawn(move || {
         let mut report = Report { shard, sender, end: None };

@@ -14,6 +14,30 @@ use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket};
 use borzoi_types::{Mono, Now, ShardId};
 use bytes::Bytes;
 
+/// What a loop drives: [`Shard`], or a stand-in where the loop itself is tested or measured.
+pub trait Core {
+    /// See [`Shard::handle`].
+    fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>);
+    /// See [`Shard::end_of_batch`].
+    fn end_of_batch(&mut self, now: Now, effects: &mut Vec<Effect>);
+    /// See [`Shard::deadline`].
+    fn deadline(&self) -> Option<Mono>;
+}
+
+impl Core for Shard {
+    fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        Shard::handle(self, now, event, effects);
+    }
+
+    fn end_of_batch(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        Shard::end_of_batch(self, now, effects);
+    }
+
+    fn deadline(&self) -> Option<Mono> {
+        Shard::deadline(self)
+    }
+}
+
 /// Executes effects. Nothing here may block.
 pub trait Backend {
     /// See [`Effect::Reply`].
@@ -43,26 +67,26 @@ pub enum Ending {
     Fatal(FatalError),
 }
 
-/// A shard and its scratch memory.
-pub struct Turn {
-    shard: Shard,
+/// A core and its scratch memory.
+pub struct Turn<C> {
+    core: C,
     effects: Vec<Effect>,
 }
 
-impl Turn {
-    /// A shard that has not run yet.
+impl<C: Core> Turn<C> {
+    /// A core that has not run yet.
     #[must_use]
-    pub fn new(shard: Shard) -> Self {
-        Self { shard, effects: Vec::new() }
+    pub fn new(core: C) -> Self {
+        Self { core, effects: Vec::new() }
     }
 
-    /// When the shard wants a tick.
+    /// When the core wants a tick.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        self.shard.deadline()
+        self.core.deadline()
     }
 
-    /// Hands `events` to the shard and what it answers to `backend`.
+    /// Hands `events` to the core and what it answers to `backend`.
     pub fn run(
         &mut self,
         now: Now,
@@ -71,9 +95,9 @@ impl Turn {
     ) -> Ending {
         debug_assert!(self.effects.is_empty(), "each turn executes all its effects");
         for event in events {
-            self.shard.handle(now, event, &mut self.effects);
+            self.core.handle(now, event, &mut self.effects);
         }
-        self.shard.end_of_batch(now, &mut self.effects);
+        self.core.end_of_batch(now, &mut self.effects);
         let mut ending = Ending::Running;
         for effect in self.effects.drain(..) {
             match execute(effect, backend) {
