@@ -1,5 +1,7 @@
 //! A whole node, threads and sockets included, around a core that does little.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use borzoi_runtime::disk::{FileDisk, FileDiskOptions};
 use borzoi_runtime::turn::Core;
 use borzoi_runtime::{Clock, Node, NodeError, NodeParts, Stopper};

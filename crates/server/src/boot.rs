@@ -2,37 +2,101 @@
 
 use crate::config::Settings;
 use crate::credentials::RootCredentials;
-use borzoi_runtime::Clock;
+use crate::random::SystemRandom;
+use borzoi_metadata::PasswordHash;
 use borzoi_runtime::disk::FileDisk;
-use borzoi_shard::Shard;
+use borzoi_runtime::{Clock, password};
+use borzoi_shard::boot::{BootOptions, BootSeams, NodeBoot, RootUser, boot as boot_node};
+use borzoi_shard::front::FrontOptions;
+use borzoi_shard::{Lanes, Random};
+use borzoi_storage::cache::CacheOptions;
+use borzoi_storage::journal::JournalOptions;
+use borzoi_types::{Duration, ReplicaId, ShardId};
+use borzoi_wire::Name;
 use std::net::SocketAddr;
 
-/// What recovery made.
-pub struct Booted {
-    /// The shards, by number.
-    pub shards: Vec<Shard>,
-    /// Whether the directory was formatted now.
-    pub is_first_start: bool,
-}
+/// How long a request waits for its partition: shorter than any client's time-out.
+const PARK_AGE_MAX: Duration = Duration::from_secs(2);
 
 /// Why recovery refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
-    /// Not connected to recovery yet.
-    #[error("recovery is not connected yet")]
-    Pending,
+    /// The root user's password could not be hashed, or its name is not valid.
+    #[error("the credentials of the root user cannot be used: {0}")]
+    Root(String),
+    /// See [`borzoi_shard::boot::BootError`].
+    #[error("cannot start from the data directory: {0}")]
+    Node(#[from] borzoi_shard::boot::BootError),
 }
 
 /// Formats the directory if it is empty, recovers what it holds, and makes the shards.
 ///
 /// # Errors
-/// [`BootError`].
+/// [`BootError`]; nothing has been confirmed then.
 pub fn boot(
-    _settings: &Settings,
-    _disk: &mut FileDisk,
-    _clock: &Clock,
-    _bound: SocketAddr,
-    _root: &RootCredentials,
-) -> Result<Booted, BootError> {
-    Err(BootError::Pending)
+    settings: &Settings,
+    disk: &mut FileDisk,
+    clock: &Clock,
+    bound: SocketAddr,
+    root: &RootCredentials,
+) -> Result<NodeBoot, BootError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let options = options(settings, settings.shard_count(cores), bound);
+    let name = Name::new(root.username.as_str()).map_err(|e| BootError::Root(e.to_string()))?;
+    let mut seams = Seams { name, password: root.password.0.clone() };
+    let booted = boot_node(disk, &options, clock.now(), &mut seams)?;
+    for finding in &booted.findings {
+        tracing::warn!(?finding, "found at recovery");
+    }
+    let (generation, trusted) = (booted.generation, booted.trusted);
+    tracing::info!(generation, trusted, formatted = booted.formatted, "recovered");
+    Ok(booted)
+}
+
+fn options(settings: &Settings, shards: u16, bound: SocketAddr) -> BootOptions {
+    let interval = u64::try_from(settings.checkpoint_interval.as_nanos());
+    BootOptions {
+        replica: ReplicaId(0),
+        replica_count: 1,
+        lanes: Lanes {
+            persisted: u32::from(settings.lanes_persisted),
+            replicated: u32::from(settings.lanes_replicated),
+        },
+        shards,
+        journal: JournalOptions {
+            file_bytes: settings.journal_file_bytes,
+            files_max: settings.journal_files_max,
+        },
+        cache: CacheOptions {
+            chunk_bytes_max: usize::try_from(settings.cache_bytes_per_shard).unwrap_or(usize::MAX),
+            ..CacheOptions::default()
+        },
+        offset_reservation_lease: settings.offset_reservation_lease,
+        checkpoint_interval: Duration(interval.unwrap_or(u64::MAX)),
+        park_age_max: PARK_AGE_MAX,
+        front: front(settings, bound),
+    }
+}
+
+fn front(_settings: &Settings, _bound: SocketAddr) -> FrontOptions {
+    FrontOptions::default()
+}
+
+struct Seams {
+    name: Name,
+    password: String,
+}
+
+impl BootSeams for Seams {
+    fn root_user(&mut self) -> RootUser {
+        let mut salt = [0; 16];
+        SystemRandom::new().fill(&mut salt);
+        let hash = password::hash(self.password.as_bytes(), &salt)
+            .expect("the password was checked to be within Argon2's limits");
+        RootUser { name: self.name.clone(), password: PasswordHash(hash) }
+    }
+
+    fn random(&mut self, _shard: ShardId) -> Box<dyn Random> {
+        Box::new(SystemRandom::new())
+    }
 }

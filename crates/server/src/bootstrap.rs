@@ -104,12 +104,12 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let disk = open_disk(&settings, options.fresh)?;
     let (listener, bound) = bind(&settings)?;
     let clock = Clock::start();
-    let shards = crate::boot::boot(&settings, &mut disk.clone(), &clock, bound, &root)?;
-    if shards.is_first_start {
+    let booted = crate::boot::boot(&settings, &mut disk.clone(), &clock, bound, &root)?;
+    if booted.formatted {
         show_generated(&root);
     }
-    let count = shards.shards.len();
-    let parts = NodeParts { shards: shards.shards, disk, listeners: vec![listener], clock };
+    let count = booted.shards.len();
+    let parts = NodeParts { shards: booted.shards, disk, listeners: vec![listener], clock };
     let data = settings.data_directory.clone();
     effective::write(&data, &settings, bound).map_err(ServeError::Effective)?;
     let node = Node::start(parts)?;

@@ -140,16 +140,6 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
-        path: "topics.segment_size",
-        alias: None,
-        allowed: "a size from 1 MiB to 4 GiB",
-        set: |to, value| {
-            let bytes = size(value).filter(|bytes| (1 << 20..=4 << 30).contains(bytes));
-            assign(&mut to.segment_bytes, bytes)
-        },
-        show: |from| number(from.segment_bytes),
-    },
-    Key {
         path: "partition.offset_reservation_lease",
         alias: Some("IGGY_PARTITION_OFFSET_RESERVATION_LEASE"),
         allowed: "a number from 1 to 16777216",
@@ -174,9 +164,9 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "journal.files_max",
         alias: None,
-        allowed: "a number from 4 to 1024",
+        allowed: "a number from 2 to 1024",
         set: |to, value| {
-            assign(&mut to.journal_files_max, whole(value).filter(|n| (4..=1_024).contains(n)))
+            assign(&mut to.journal_files_max, whole(value).filter(|n| (2..=1_024).contains(n)))
         },
         show: |from| number(u64::from(from.journal_files_max)),
     },

@@ -69,8 +69,6 @@ pub struct Settings {
     pub lanes_replicated: u16,
     /// `topics.durability`
     pub durability: Durability,
-    /// `topics.segment_size`, bytes
-    pub segment_bytes: u64,
     /// `partition.offset_reservation_lease`
     pub offset_reservation_lease: u64,
     /// `journal.file_size`, bytes
@@ -197,7 +195,6 @@ impl Settings {
             lanes_persisted: 0,
             lanes_replicated: 0,
             durability: Durability::Persisted,
-            segment_bytes: 0,
             offset_reservation_lease: 0,
             journal_file_bytes: 0,
             journal_files_max: 0,

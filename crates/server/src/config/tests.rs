@@ -102,7 +102,6 @@ fn impossible_values_are_refused_naming_key_value_origin_and_what_is_allowed() {
         ("BORZOI_TCP_ADDRESS", "127.0.0.1", "port"),
         ("BORZOI_TCP_ADDRESS", "127.0.0.1:70000", "port"),
         ("BORZOI_TOPICS_DURABILITY", "memory", "persisted or replicated"),
-        ("BORZOI_TOPICS_SEGMENT_SIZE", "1 KiB", "1 MiB"),
         ("BORZOI_JOURNAL_FILE_SIZE", "134217729", "4096"),
         ("BORZOI_CHECKPOINT_INTERVAL", "5", "duration"),
         ("BORZOI_LOG_FORMAT", "xml", "human or json"),
