@@ -3,11 +3,11 @@
 use crate::config::Settings;
 use crate::credentials::RootCredentials;
 use crate::random::SystemRandom;
-use borzoi_metadata::PasswordHash;
+use borzoi_metadata::{PasswordHash, TopicDefaults};
 use borzoi_runtime::disk::FileDisk;
 use borzoi_runtime::{Clock, password};
 use borzoi_shard::boot::{BootOptions, BootSeams, NodeBoot, RootUser, boot as boot_node};
-use borzoi_shard::front::FrontOptions;
+use borzoi_shard::front::{AdvertisedNode, FrontOptions};
 use borzoi_shard::{Lanes, Random};
 use borzoi_storage::cache::CacheOptions;
 use borzoi_storage::journal::JournalOptions;
@@ -78,8 +78,24 @@ fn options(settings: &Settings, shards: u16, bound: SocketAddr) -> BootOptions {
     }
 }
 
-fn front(_settings: &Settings, _bound: SocketAddr) -> FrontOptions {
-    FrontOptions::default()
+fn front(settings: &Settings, bound: SocketAddr) -> FrontOptions {
+    let advertised = match settings.tcp_advertised_address.rsplit_once(':') {
+        Some((host, port)) => (host.to_owned(), port.parse().unwrap_or(bound.port())),
+        None => (reachable(bound), bound.port()),
+    };
+    let defaults = FrontOptions::default();
+    FrontOptions {
+        cluster_name: settings.cluster_name.clone(),
+        node: AdvertisedNode { address: advertised.0, tcp: advertised.1, ..defaults.node.clone() },
+        server_version: env!("CARGO_PKG_VERSION").to_owned(),
+        topic_defaults: TopicDefaults { durability: settings.durability },
+        ..defaults
+    }
+}
+
+/// The bound address as clients can use it. One that means "all of them" is none.
+fn reachable(bound: SocketAddr) -> String {
+    if bound.ip().is_unspecified() { "127.0.0.1".to_owned() } else { bound.ip().to_string() }
 }
 
 struct Seams {

@@ -1,8 +1,8 @@
 //! The randomness seam. The core draws no randomness of its own: the shell injects a generator
 //! seeded from the operating system, the simulator one seeded from the run's seed.
 
-/// A source of random numbers.
-pub trait Random {
+/// A source of random numbers. `Send`, because a shard is made on one thread and runs on another.
+pub trait Random: Send {
     /// The next 64 random bits. Must be unpredictable in production: tokens and the keys of
     /// keyed hashes are made of it.
     fn next_u64(&mut self) -> u64;

@@ -75,12 +75,18 @@ pub const KEYS: &[Key] = &[
         path: "tcp.address",
         alias: Some("IGGY_TCP_ADDRESS"),
         allowed: "a host or address and a port, as in 127.0.0.1:8090",
-        set: |to, value| {
-            let (host, port) = value.rsplit_once(':')?;
-            let valid = !host.is_empty() && port.parse::<u16>().is_ok();
-            assign(&mut to.tcp_address, valid.then(|| value.to_owned()))
-        },
+        set: |to, value| assign(&mut to.tcp_address, is_address(value).then(|| value.to_owned())),
         show: |from| text(&from.tcp_address),
+    },
+    Key {
+        path: "tcp.advertised_address",
+        alias: None,
+        allowed: "empty, or a host or address and a port",
+        set: |to, value| {
+            let valid = value.is_empty() || is_address(value);
+            assign(&mut to.tcp_advertised_address, valid.then(|| value.to_owned()))
+        },
+        show: |from| text(&from.tcp_advertised_address),
     },
     Key {
         path: "node.shards",
@@ -219,6 +225,11 @@ pub const KEYS: &[Key] = &[
         },
     },
 ];
+
+fn is_address(value: &str) -> bool {
+    let parts = value.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
 
 fn lanes(value: &str) -> Option<u16> {
     let half = u16::try_from(LANES_MAX / 2).ok()?;

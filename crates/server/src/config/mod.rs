@@ -59,6 +59,8 @@ pub struct Settings {
     pub direct_io: bool,
     /// `tcp.address`
     pub tcp_address: String,
+    /// `tcp.advertised_address`
+    pub tcp_advertised_address: String,
     /// `node.shards`
     pub shards: Shards,
     /// `cluster.name`
@@ -190,6 +192,7 @@ impl Settings {
             data_directory: PathBuf::new(),
             direct_io: false,
             tcp_address: String::new(),
+            tcp_advertised_address: String::new(),
             shards: Shards::Auto,
             cluster_name: String::new(),
             lanes_persisted: 0,
