@@ -75,7 +75,7 @@ impl ErrorCode {
 
 error_codes! {
     1 Error "error"
-        "the request failed for a reason this client does not know by number; the server's log says more"
+        "the request failed for a reason unknown by number; the server's log says more"
     2 InvalidConfiguration "invalid_configuration"
         "a configuration value is not usable; the message that names it says what is allowed"
     3 InvalidCommand "invalid_command"
@@ -83,7 +83,7 @@ error_codes! {
     4 InvalidFormat "invalid_format"
         "the bytes of the request do not match its checksum or format; send it again"
     5 FeatureUnavailable "feature_unavailable"
-        "this server knows the command but does not offer it; see the status page of its documentation"
+        "this server knows the command but does not offer it; its status page says what it does"
     6 InvalidIdentifier "invalid_identifier"
         "an identifier is a number (kind 1, four bytes) or a name of 1 to 255 bytes (kind 2)"
     7 InvalidVersion "invalid_version" "a version text has the form major.minor.patch"
@@ -413,7 +413,8 @@ error_codes! {
         "the value of an option is not allowed; describe options says what is"
     4043 OptionsBlockTooLarge "options_block_too_large"
         "the options of one request have at most 100,000 bytes and 1,024 entries"
-    4050 CannotSendMessagesDueToClientDisconnection "cannot_send_messages_due_to_client_disconnection"
+    4050 CannotSendMessagesDueToClientDisconnection
+        "cannot_send_messages_due_to_client_disconnection"
         "messages in the background could not be sent: the client is disconnected"
     4051 BackgroundSendError "background_send_error" "messages in the background could not be sent"
     4052 BackgroundSendTimeout "background_send_timeout"
@@ -464,7 +465,8 @@ error_codes! {
         "the topic has as many consumer groups as allowed; delete one first"
     6000 MissingBaseOffsetRetainedMessageBatch "missing_base_offset_retained_message_batch"
         "a stored batch lacks its base offset"
-    6001 MissingLastOffsetDeltaRetainedMessageBatch "missing_last_offset_delta_retained_message_batch"
+    6001 MissingLastOffsetDeltaRetainedMessageBatch
+        "missing_last_offset_delta_retained_message_batch"
         "a stored batch lacks its last offset"
     6002 MissingMaxTimestampRetainedMessageBatch "missing_max_timestamp_retained_message_batch"
         "a stored batch lacks its timestamp"

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! batch header, 256 bytes
-//!   0 partition_id u64     | 8 base_offset u64    | 16 base_timestamp u64 | 24 origin_timestamp u64
-//!  32 batch_length u64     | 40 batch_checksum u64 | 48 message_count u32 | 52 zero (profile A)
+//!   0 partition_id u64     | 8 base_offset u64     | 16 base_timestamp u64
+//!  24 origin_timestamp u64 | 32 batch_length u64   | 40 batch_checksum u64
+//!  48 message_count u32    | 52 zero (profile A)
 //! frame, 48 bytes and data
 //!   0 checksum u64         | 8 id u128            | 24 offset_delta u32   | 28 timestamp_delta u32
 //!  32 user_headers_length u32 | 36 payload_length u32 | 40 zero u64
