@@ -171,7 +171,10 @@ pub(crate) use codec_struct;
 
 /// Gives an enum a log form: one stable byte, then the fields of the variant in the order listed.
 macro_rules! codec_enum {
-    ($name:ident { $( $byte:literal => $variant:ident $( { $($field:ident),+ } )? $( ( $inner:ident ) )? ),+ $(,)? }) => {
+    ($name:ident {
+        $( $byte:literal => $variant:ident
+            $( { $($field:ident),+ } )? $( ( $inner:ident ) )? ),+ $(,)?
+    }) => {
         impl $crate::codec::Codec for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 match self {

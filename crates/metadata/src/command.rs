@@ -274,8 +274,8 @@ pub enum Change {
     },
     /// Deletes a consumer group with its offsets: 1009, 2010, 5000.
     DeleteGroup(GroupName),
-    /// The issuing client joins: 1009, 2010, 5000, 5010; 5 without a session, 58 when its connection
-    /// was lost meanwhile.
+    /// The issuing client joins: 1009, 2010, 5000, 5010; 5 without a session, 58 when its
+    /// connection was lost meanwhile.
     JoinGroup(GroupName),
     /// The issuing client leaves: 1009, 2010, 5000, 5006.
     LeaveGroup(GroupName),

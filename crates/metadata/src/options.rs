@@ -124,7 +124,7 @@ option_keys! {
         "True asks for durability persisted",
     /// When a send is confirmed.
     Durability = 5 "durability"
-        "When a send is confirmed: persisted (flushed to disk) or replicated (handed to the kernel)",
+        "When a send is confirmed: persisted (flushed) or replicated (handed to the kernel)",
     /// When an offset store is confirmed.
     ConsumerOffsetDurability = 6 "consumer_offset_durability"
         "When an offset store is confirmed: persisted or replicated",
