@@ -5,7 +5,7 @@ use super::flush::FlushQueue;
 use super::tail::Tail;
 use crate::cache::SegmentCache;
 use crate::disk::{DiskQueue, DiskRequest, DiskSubmissions, DiskTicket, FileName};
-use crate::segment::batch::{BatchError, BatchView};
+use crate::segment::batch::{BatchError, StoredBatch};
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment};
 use borzoi_types::limits::SEGMENT_CHUNK_BYTES_MIN;
 use borzoi_types::{Body, Offset, PartitionKey};
@@ -192,7 +192,7 @@ fn restore_tail(state: &PartitionState) -> Result<Option<Box<Tail>>, RestoreErro
         return Err(RestoreError::Tail);
     }
     let content = state.tail.to_bytes();
-    let first = BatchView::read(&content)?;
+    let first = StoredBatch::read(&content)?;
     let in_segment =
         first.base >= state.active.base && (first.base > state.active.base) == closed_chunks;
     if !in_segment {
@@ -201,7 +201,7 @@ fn restore_tail(state: &PartitionState) -> Result<Option<Box<Tail>>, RestoreErro
     let mut tail = Box::new(Tail::new(first.base));
     let mut at = 0;
     while at < content.len() {
-        let view = BatchView::read(&content[at..])?;
+        let view = StoredBatch::read(&content[at..])?;
         if view.base != tail.end() {
             return Err(RestoreError::Tail);
         }

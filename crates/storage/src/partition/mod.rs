@@ -40,7 +40,7 @@ pub use read::{ReadCursor, ReadError, ReadErrorKind, ReadOutcome, ReadPlan, Read
 
 use crate::cache::SegmentCache;
 use crate::disk::FileName;
-use crate::segment::batch::BatchView;
+use crate::segment::batch::StoredBatch;
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, chunk::chunk_file_bytes};
 use borzoi_types::limits::SEGMENT_CHUNK_BYTES_MIN;
 use borzoi_types::{Micros, Offset, PartitionKey};
@@ -183,7 +183,7 @@ impl PartitionLog {
         messages: u32,
         timestamp: Micros,
     ) -> Appended {
-        let view = BatchView::read(&batch).expect("validated before it was prepared");
+        let view = StoredBatch::read(&batch).expect("validated before it was prepared");
         assert!(view.length == batch.len(), "exactly one batch");
         assert!(view.base == base_offset && view.messages == messages, "as the log says");
         assert!(view.timestamp == timestamp, "as the log says");

@@ -22,7 +22,7 @@ use super::read_disk::FileAnswer;
 use crate::cache::SegmentCache;
 use crate::disk::{DiskError, DiskRequest, DiskResult, FileName};
 use crate::index::{IndexEntry, SegmentIndex};
-use crate::segment::batch::{BatchError, BatchView, Bounds, Wants};
+use crate::segment::batch::{BatchError, Bounds, StoredBatch, Wants};
 use crate::segment::chunk::{Chunk, ChunkError, Part};
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeaderError};
 use borzoi_types::{Micros, Offset};
@@ -422,7 +422,7 @@ pub(super) fn batch_at_time(parts: &[Part], time: Micros) -> Result<Option<Offse
     for part in parts {
         let mut at = 0;
         while at < part.bytes.len() {
-            let view = BatchView::read(&part.bytes[at..])?;
+            let view = StoredBatch::read(&part.bytes[at..])?;
             if view.timestamp >= time {
                 return Ok(Some(view.base));
             }

@@ -4,7 +4,7 @@
 //! their own, so that a slow partition never pins the megabyte its 500 bytes arrived in. A reader
 //! gets slices of either; a packing buffer goes on being filled behind what was handed out.
 
-use crate::segment::batch::BatchView;
+use crate::segment::batch::StoredBatch;
 use crate::segment::chunk::{Chunk, Part};
 use borzoi_types::limits::BODY_BY_REFERENCE_BYTES_MIN;
 use borzoi_types::{Micros, Offset};
@@ -64,7 +64,7 @@ impl Tail {
     }
 
     /// Adds a batch that `view` describes.
-    pub(super) fn push(&mut self, batch: Bytes, view: &BatchView) {
+    pub(super) fn push(&mut self, batch: Bytes, view: &StoredBatch) {
         assert!(view.base == self.end, "batches follow one another");
         assert!(batch.len() == view.length);
         if self.length == 0 {

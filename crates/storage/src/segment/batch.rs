@@ -1,38 +1,31 @@
-//! The little of the client's batch format that storage needs: lengths, offsets, and slicing.
+//! Batches as storage sees them: lengths, offsets, and what a read gathers of them.
 //!
-//! A batch is a 256-byte header and its frames (wire protocol, sections 6.1 to 6.3). It was verified
-//! at admission; here only what decides over positions is read, every length is checked again, and
-//! a poll that wants part of a batch gets a rewritten header with the frames it asked for, unchanged
-//! and not copied (section 6.5).
+//! The format is the wire crate's (wire protocol, section 6). A batch was verified at admission;
+//! here its header is read to know positions, and every length and offset is checked again. A poll
+//! that wants part of a batch gets a rewritten header with the frames it asked for, unchanged and
+//! not copied (section 6.5).
 
 use super::chunk::Part;
-use super::{u32_at, u64_at};
-use borzoi_types::checksum::xxh3_64;
 use borzoi_types::{Micros, Offset};
+use borzoi_wire::batch::{
+    BATCH_HEADER_BYTES, BatchFault, BatchView, FRAME_HEADER_BYTES, SliceLimits, slice_batch,
+};
 use bytes::Bytes;
-
-/// Length of a batch's header in bytes.
-pub const BATCH_HEADER_BYTES: usize = 256;
-
-/// Length of a message frame's fixed part in bytes.
-pub const FRAME_HEADER_BYTES: usize = 48;
-
-const BASE_OFFSET_AT: usize = 8;
-const BASE_TIMESTAMP_AT: usize = 16;
-const BATCH_LENGTH_AT: usize = 32;
-const BATCH_CHECKSUM_AT: usize = 40;
-const MESSAGE_COUNT_AT: usize = 48;
-const PRODUCER_AT: usize = 52;
 
 /// Why bytes are not whole batches with the offsets that their place promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
-    /// A length points past the bytes there are.
-    #[error("a batch is cut short")]
-    Short,
-    /// The frames do not fill the batch, or their number is another one.
-    #[error("a batch's length and its frames disagree")]
-    Frames,
+    /// Not a batch.
+    #[error(transparent)]
+    Fault(#[from] BatchFault),
+    /// The header counts more messages than the batch has room for, or none.
+    #[error("a batch of {length} bytes cannot hold {messages} messages")]
+    Count {
+        /// Bytes of the batch.
+        length: usize,
+        /// Messages it counts.
+        messages: u32,
+    },
     /// A batch starts at another offset than the one before it ended.
     #[error("a batch starts at offset {found} where {expected} was due")]
     Offset {
@@ -45,7 +38,7 @@ pub enum BatchError {
 
 /// What storage reads of a batch's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BatchView {
+pub struct StoredBatch {
     /// Offset of the first message.
     pub base: Offset,
     /// Server time, one for the whole batch.
@@ -56,29 +49,24 @@ pub struct BatchView {
     pub messages: u32,
 }
 
-impl BatchView {
+impl StoredBatch {
     /// Reads the header of the batch that `bytes` starts with.
     ///
     /// # Errors
-    /// [`BatchError::Short`] if the batch is not whole, [`BatchError::Frames`] if its length
+    /// [`BatchError::Fault`] if the batch is not whole, [`BatchError::Count`] if its length
     /// cannot hold its messages.
     pub fn read(bytes: &[u8]) -> Result<Self, BatchError> {
-        if bytes.len() < BATCH_HEADER_BYTES {
-            return Err(BatchError::Short);
-        }
-        let length = usize::try_from(u64_at(bytes, BATCH_LENGTH_AT)).unwrap_or(usize::MAX);
-        if length > bytes.len() {
-            return Err(BatchError::Short);
-        }
-        let messages = u32_at(bytes, MESSAGE_COUNT_AT);
-        let room = length.saturating_sub(BATCH_HEADER_BYTES) / FRAME_HEADER_BYTES;
-        let base = Offset(u64_at(bytes, BASE_OFFSET_AT));
+        let (view, rest) = BatchView::take(bytes)?;
+        let header = view.header();
+        let (messages, length) = (header.message_count, view.bytes().len());
+        let room = (length - BATCH_HEADER_BYTES) / FRAME_HEADER_BYTES;
+        let base = header.base_offset;
         let fits = messages > 0 && messages as usize <= room;
         if !fits || base.0.checked_add(u64::from(messages)).is_none() {
-            return Err(BatchError::Frames);
+            return Err(BatchError::Count { length, messages });
         }
-        let timestamp = Micros(u64_at(bytes, BASE_TIMESTAMP_AT));
-        Ok(Self { base, timestamp, length, messages })
+        assert!(length + rest.len() == bytes.len());
+        Ok(Self { base, timestamp: header.base_timestamp, length, messages })
     }
 
     /// Offset after the last message.
@@ -98,7 +86,7 @@ pub fn verify_tiling(content: &[u8], base: Offset, end: Offset) -> Result<(), Ba
     let mut at = 0;
     let mut expected = base;
     while at < content.len() {
-        let view = BatchView::read(&content[at..])?;
+        let view = StoredBatch::read(&content[at..])?;
         if view.base != expected {
             return Err(BatchError::Offset { expected, found: view.base });
         }
@@ -187,7 +175,7 @@ impl ReadOutcome {
         let mut run = Run::default();
         let mut at = 0;
         while at < bytes.len() {
-            let view = BatchView::read(&bytes[at..])?;
+            let view = StoredBatch::read(&bytes[at..])?;
             let next = at + view.length;
             if view.end() <= from {
                 at = next;
@@ -227,21 +215,24 @@ impl ReadOutcome {
     fn take_sliced(
         &mut self,
         batch: &Bytes,
-        view: &BatchView,
+        view: &StoredBatch,
         from: Offset,
         bounds: Bounds,
     ) -> Result<bool, BatchError> {
         assert!(batch.len() == view.length && bounds.messages > 0);
-        let cut = cut_frames(batch, view, from, bounds)?;
-        let frames = batch.slice(cut.start..cut.end);
-        let header = sliced_header(batch, &frames, &cut);
-        let first = Offset(view.base.0 + u64::from(cut.skipped));
-        let last = Offset(first.0 + u64::from(cut.messages) - 1);
-        assert!(last < view.end());
+        let limits = SliceLimits { from, count_max: bounds.messages, bytes_max: bounds.bytes };
+        let expected = from.max(view.base);
+        let slice = slice_batch(batch, limits)?;
+        let slice = slice.filter(|slice| slice.first == expected && slice.last < view.end());
+        let Some(slice) = slice else {
+            return Err(BatchError::Offset { expected, found: view.base });
+        };
+        let header = Bytes::copy_from_slice(&slice.header.encode());
         self.bytes += header.len();
         self.batches.push(header);
-        self.push(frames, cut.messages, first, last);
-        Ok(last.next() == view.end())
+        let messages = slice.header.message_count;
+        self.push(batch.slice(slice.frames), messages, slice.first, slice.last);
+        Ok(slice.last.next() == view.end())
     }
 }
 
@@ -261,7 +252,7 @@ impl Run {
         self.end - self.start
     }
 
-    fn extend(&mut self, at: usize, next: usize, view: &BatchView) {
+    fn extend(&mut self, at: usize, next: usize, view: &StoredBatch) {
         if self.messages == 0 {
             self.start = at;
             self.first = view.base;
@@ -280,83 +271,4 @@ impl Run {
         *self = Self::default();
         assert!(self.messages == 0);
     }
-}
-
-/// Which frames of a batch a read gets.
-struct Cut {
-    start: usize,
-    end: usize,
-    skipped: u32,
-    messages: u32,
-}
-
-fn cut_frames(
-    batch: &[u8],
-    view: &BatchView,
-    from: Offset,
-    bounds: Bounds,
-) -> Result<Cut, BatchError> {
-    let skip = u32::try_from(from.0.saturating_sub(view.base.0)).map_err(|_| BatchError::Frames)?;
-    assert!(skip < view.messages, "the caller skips batches that end before `from`");
-    let mut at = BATCH_HEADER_BYTES;
-    let mut cut = Cut { start: at, end: at, skipped: skip, messages: 0 };
-    for index in 0..view.messages {
-        if batch.len() - at < FRAME_HEADER_BYTES {
-            return Err(BatchError::Frames);
-        }
-        let headers = u32_at(batch, at + 32) as usize;
-        let payload = u32_at(batch, at + 36) as usize;
-        let next = at + FRAME_HEADER_BYTES + headers + payload;
-        if next > batch.len() || u32_at(batch, at + 24) != index {
-            return Err(BatchError::Frames);
-        }
-        if index < skip {
-            cut.start = next;
-        } else {
-            let bytes = BATCH_HEADER_BYTES + (next - cut.start);
-            if cut.messages > 0 && (cut.messages == bounds.messages || bytes > bounds.bytes) {
-                break;
-            }
-            cut.messages += 1;
-            cut.end = next;
-        }
-        at = next;
-    }
-    assert!(cut.messages > 0 && cut.start < cut.end);
-    Ok(cut)
-}
-
-/// The header of a slice: length, count and checksum are those of what is sent (6.3).
-fn sliced_header(batch: &[u8], frames: &[u8], cut: &Cut) -> Bytes {
-    let mut header = batch[..BATCH_HEADER_BYTES].to_vec();
-    let length = (BATCH_HEADER_BYTES + frames.len()) as u64;
-    header[BATCH_LENGTH_AT..BATCH_LENGTH_AT + 8].copy_from_slice(&length.to_le_bytes());
-    header[MESSAGE_COUNT_AT..MESSAGE_COUNT_AT + 4].copy_from_slice(&cut.messages.to_le_bytes());
-    let checksum = batch_checksum(&header, frames);
-    header[BATCH_CHECKSUM_AT..BATCH_CHECKSUM_AT + 8].copy_from_slice(&checksum.to_le_bytes());
-    assert!(header.len() == BATCH_HEADER_BYTES);
-    Bytes::from(header)
-}
-
-/// The batch checksum (6.3) of a header with its fields in place and frames that tile `frames`.
-#[must_use]
-pub fn batch_checksum(header: &[u8], frames: &[u8]) -> u64 {
-    assert!(header.len() == BATCH_HEADER_BYTES);
-    let messages = u32_at(header, MESSAGE_COUNT_AT) as usize;
-    let mut covered = Vec::with_capacity(64 + messages * 8);
-    covered.extend_from_slice(&header[..BATCH_CHECKSUM_AT]);
-    covered.extend_from_slice(&header[MESSAGE_COUNT_AT..PRODUCER_AT]);
-    if header[PRODUCER_AT] == 1 {
-        covered.push(1);
-        covered.extend_from_slice(&header[56..66]);
-        covered.extend_from_slice(&header[68..72]);
-    }
-    let mut at = 0;
-    while at + FRAME_HEADER_BYTES <= frames.len() {
-        covered.extend_from_slice(&frames[at..at + 8]);
-        let headers = u32_at(frames, at + 32) as usize;
-        at += FRAME_HEADER_BYTES + headers + u32_at(frames, at + 36) as usize;
-    }
-    assert!(at == frames.len(), "frames tile what is sent");
-    xxh3_64(&covered)
 }

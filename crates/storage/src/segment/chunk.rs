@@ -16,6 +16,7 @@ use super::batch::{self, BatchError};
 use super::{align_up, u32_at, u64_at};
 use borzoi_types::checksum::{xxh3_64, xxh3_64_body};
 use borzoi_types::{Body, Micros, Offset, PartitionKey};
+use borzoi_wire::batch::BATCH_HEADER_BYTES;
 use bytes::Bytes;
 
 /// Length of a chunk's header in bytes.
@@ -128,7 +129,7 @@ impl ChunkHeader {
         };
         // A header that was sealed with an impossible value is as bad as a flipped bit.
         let possible = header.messages > 0
-            && header.length as usize >= batch::BATCH_HEADER_BYTES
+            && header.length as usize >= BATCH_HEADER_BYTES
             && header.timestamp_first <= header.timestamp_max
             && header.base.0.checked_add(u64::from(header.messages)).is_some();
         if possible { Ok(header) } else { Err(ChunkError::HeaderChecksum) }

@@ -9,7 +9,7 @@ use borzoi_storage::checkpoint::{
 use borzoi_storage::disk::{Disk, FileName};
 use borzoi_storage::index::SegmentIndex;
 use borzoi_storage::partition::{PartitionLog, ReadStart};
-use borzoi_storage::segment::batch::BatchView;
+use borzoi_storage::segment::batch::StoredBatch;
 use borzoi_storage::segment::chunk::{Chunk, ChunkHeader};
 use borzoi_storage::segment::decode_header;
 use borzoi_types::checksum::xxh3_128;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 const SEGMENT: FileName = FileName::Segment { key: KEY, base: Offset(0) };
 /// XXH3-128 of the files of a segment of three chunks.
-const SEVERAL_CHUNKS: u128 = 15_454_844_518_362_347_233_387_441_677_190_177_974;
+const SEVERAL_CHUNKS: u128 = 135_499_434_898_756_451_318_561_591_314_265_696_522;
 const SEVERAL_CHUNKS_INDEX: u128 = 145_120_615_458_777_678_151_866_944_288_053_821_837;
 const INDEX: FileName = FileName::SegmentIndex { key: KEY, base: Offset(0) };
 
@@ -240,7 +240,7 @@ proptest! {
         let _ = ChunkHeader::decode(&bytes);
         let _ = Chunk::from_file(&bytes, KEY, Offset(0));
         let _ = decode_header(&bytes);
-        let _ = BatchView::read(&bytes);
+        let _ = StoredBatch::read(&bytes);
     }
 
     #[test]

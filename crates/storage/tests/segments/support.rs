@@ -8,9 +8,8 @@ use borzoi_storage::disk::{
 use borzoi_storage::partition::{
     CheckpointWork, FlushError, PartitionLog, ReadError, ReadOutcome, ReadStart,
 };
-use borzoi_storage::segment::batch::{BATCH_HEADER_BYTES, batch_checksum};
-use borzoi_types::checksum::xxh3_64;
-use borzoi_types::{Micros, Offset, PartitionKey};
+use borzoi_types::{Micros, Offset, PartitionId, PartitionKey};
+use borzoi_wire::batch::{Batches, MessageId, NewMessage, encode_batch, stamp, verify_stored};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -232,26 +231,21 @@ pub fn payload(offset: u64, length: usize) -> Vec<u8> {
 
 /// A stamped wire batch.
 pub fn batch(base: Offset, timestamp: Micros, payload_lengths: &[usize]) -> Bytes {
-    let mut frames = Vec::new();
-    for (index, length) in payload_lengths.iter().enumerate() {
-        let mut frame = vec![0u8; 48];
-        frame[8..24].copy_from_slice(&(u128::from(base.0) + index as u128 + 1).to_le_bytes());
-        frame[24..28].copy_from_slice(&(index as u32).to_le_bytes());
-        frame[36..40].copy_from_slice(&(*length as u32).to_le_bytes());
-        frame.extend_from_slice(&payload(base.0 + index as u64, *length));
-        let checksum = xxh3_64(&frame[8..]);
-        frame[0..8].copy_from_slice(&checksum.to_le_bytes());
-        frames.extend_from_slice(&frame);
-    }
-    let mut batch = vec![0u8; BATCH_HEADER_BYTES];
-    batch[8..16].copy_from_slice(&base.0.to_le_bytes());
-    batch[16..24].copy_from_slice(&timestamp.0.to_le_bytes());
-    let length = (BATCH_HEADER_BYTES + frames.len()) as u64;
-    batch[32..40].copy_from_slice(&length.to_le_bytes());
-    batch[48..52].copy_from_slice(&(payload_lengths.len() as u32).to_le_bytes());
-    let checksum = batch_checksum(&batch, &frames);
-    batch[40..48].copy_from_slice(&checksum.to_le_bytes());
-    batch.extend_from_slice(&frames);
+    let payloads: Vec<Vec<u8>> =
+        (base.0..).zip(payload_lengths).map(|(offset, length)| payload(offset, *length)).collect();
+    let messages: Vec<NewMessage<'_>> = payloads
+        .iter()
+        .zip(1u128..)
+        .map(|(payload, id)| NewMessage {
+            id: MessageId(u128::from(base.0) + id),
+            origin_timestamp: Micros(77),
+            payload,
+            user_headers: &[],
+        })
+        .collect();
+    let mut batch = Vec::new();
+    encode_batch(&messages, &mut batch).unwrap();
+    stamp(&mut batch, PartitionId(3), base, timestamp).unwrap();
     Bytes::from(batch)
 }
 
@@ -267,25 +261,17 @@ pub struct Message {
 pub fn decode(outcome: &ReadOutcome) -> Vec<Message> {
     let all = outcome.batches.concat();
     let mut messages = Vec::new();
-    let mut rest = all.as_slice();
-    let u64_at = |b: &[u8], at: usize| u64::from_le_bytes(b[at..at + 8].try_into().unwrap());
-    let u32_at = |b: &[u8], at: usize| u32::from_le_bytes(b[at..at + 4].try_into().unwrap());
-    while !rest.is_empty() {
-        let (batch, after) = rest.split_at(u64_at(rest, 32) as usize);
-        rest = after;
-        let (header, mut frames) = batch.split_at(BATCH_HEADER_BYTES);
-        assert_eq!(u64_at(header, 40), batch_checksum(header, frames), "batch checksum");
-        for _ in 0..u32_at(header, 48) {
-            let length = u32_at(frames, 36) as usize;
-            let (frame, after) = frames.split_at(48 + length);
-            frames = after;
-            assert_eq!(u64_at(frame, 0), xxh3_64(&frame[8..]), "frame checksum");
-            let offset = u64_at(header, 8) + u64::from(u32_at(frame, 24));
-            assert_eq!(&frame[48..], payload(offset, length));
-            let timestamp = u64_at(header, 16);
-            messages.push(Message { offset, timestamp, payload_length: length });
+    for view in Batches::new(&all) {
+        let view = view.unwrap();
+        let header = verify_stored(view.bytes()).unwrap();
+        for frame in view.frames() {
+            let frame = frame.unwrap();
+            let offset = frame.offset(&header).0;
+            let payload_length = frame.payload().len();
+            assert_eq!(frame.payload(), payload(offset, payload_length));
+            let timestamp = header.base_timestamp.0;
+            messages.push(Message { offset, timestamp, payload_length });
         }
-        assert!(frames.is_empty());
     }
     assert_eq!(messages.len(), outcome.messages as usize);
     assert_eq!(all.len(), outcome.bytes);
