@@ -91,7 +91,7 @@ impl Back {
         let logs_idle = self.lanes.values().all(|lane| lane.is_idle() || !lane.is_serving())
             && self.metadata.as_ref().is_none_or(|log| log.is_idle() || !log.is_serving());
         let journal = &self.shared.journal;
-        logs_idle && (!first || self.stop.peers.len() == others) && is_idle(journal)
+        logs_idle && (!first || self.stop.peers.len() == others) && journal.is_idle()
     }
 
     /// Appends the collapsing records; the last one's sequence. A journal that does not take them
@@ -112,8 +112,4 @@ impl Back {
         }
         self.shared.emit(Effect::Stopped);
     }
-}
-
-fn is_idle(journal: &borzoi_storage::journal::Journal) -> bool {
-    journal.progress().synced_through >= journal.progress().written_through
 }

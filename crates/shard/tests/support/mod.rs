@@ -56,7 +56,7 @@ struct Seams {
 impl BootSeams for Seams {
     fn root_user(&mut self) -> RootUser {
         let name = Name::new("iggy").expect("a valid name");
-        RootUser { name, password: PasswordHash::new("$argon2id$test").expect("short enough") }
+        RootUser { name, password: PasswordHash("$argon2id$test".to_owned()) }
     }
 
     fn random(&mut self, shard: ShardId) -> Box<dyn Random> {
@@ -399,7 +399,7 @@ pub fn create_stream() -> Change {
 /// The command that creates a topic.
 pub fn create_topic(name: &str, partitions: u32, durability: Durability) -> Change {
     let defaults = TopicDefaults { durability, ..TopicDefaults::default() };
-    let mut options = TopicOptions::new(&defaults);
+    let mut options = TopicOptions::defaults(&defaults);
     options.segment_size = 1024 * 1024;
     Change::CreateTopic(CreateTopic {
         stream: Identifier::Name(Name::new(STREAM).unwrap()),
