@@ -25,6 +25,7 @@ use borzoi_types::{
 };
 use borzoi_wire::{Identifier, Name};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The shard that the test speaks for.
 pub const OUTSIDE: ShardId = ShardId(900);
@@ -127,7 +128,6 @@ pub struct Node {
     inbox: VecDeque<(ShardId, Event)>,
     queues: Vec<Queues>,
     random: SeededRandom,
-    next_ticket: u64,
 }
 
 impl Node {
@@ -159,7 +159,6 @@ impl Node {
             inbox: VecDeque::new(),
             queues,
             random: SeededRandom::new(seed),
-            next_ticket: 1,
         };
         for shard in 0..node.shards.len() {
             let shard = ShardId(u16::try_from(shard).unwrap());
@@ -366,9 +365,10 @@ impl Node {
         self.replies.remove(&ticket).unwrap_or_else(|| panic!("{ticket:?} was not answered"))
     }
 
+    /// A ticket that no life of any node has used.
     fn ticket(&mut self) -> Ticket {
-        self.next_ticket += 1;
-        Ticket(self.next_ticket)
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Ticket(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Where a partition of a topic lives, if metadata has it.
