@@ -8,7 +8,7 @@ mod support;
 use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart};
 use borzoi_shard::{Random, SeededRandom};
 use borzoi_storage::sim_disk::{Fate, SimDisk};
-use borzoi_types::{Duration, Durability, Offset};
+use borzoi_types::{Durability, Duration, Offset};
 use support::model::{End, Model};
 use support::{
     Action, BOOT_ID, Node, Place, boot_disk, create_stream, create_topic, new_disk, options,
@@ -181,11 +181,7 @@ impl Run {
     /// Crashes the boot itself, at every step, then boots again.
     fn crash_inside_boot(&mut self, crashed: &SimDisk, seed: u64) {
         let first_cut = seed & 1 == 1;
-        let image = if first_cut {
-            self.cut(crashed, |_| Fate::Lost)
-        } else {
-            crashed.kill()
-        };
+        let image = if first_cut { self.cut(crashed, |_| Fate::Lost) } else { crashed.kill() };
         let shards = 1 + u16::from(seed & 2 == 2);
         let mut whole = image.clone();
         boot_disk(&mut whole, &options(shards), self.node.now).expect("starts");

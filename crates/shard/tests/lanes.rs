@@ -86,7 +86,9 @@ fn a_send_right_behind_its_create_is_parked_and_confirmed() {
         model.send(&mut node, at, Durability::Persisted, 1, 10);
     }
     node.run_events();
-    assert!(!node.shards[0].back().shared().parking.is_empty() || model.note_replies(&mut node) == 0);
+    assert!(
+        !node.shards[0].back().shared().parking.is_empty() || model.note_replies(&mut node) == 0
+    );
     node.settle();
     assert_eq!(model.note_replies(&mut node), 0);
     model.check_partition(&mut node, at, "parked sends");
@@ -100,7 +102,8 @@ fn a_request_for_a_key_that_never_comes_is_answered_when_its_age_is_up() {
     let mut node = node_with_topics(1);
     let mut at = place(&node, "durable", 0);
     at.key = borzoi_types::PartitionKey(at.key.0 + 1_000);
-    let ticket = node.request(at, LaneRequestKind::GetOffset { consumer: ConsumerKey::Consumer(1) });
+    let ticket =
+        node.request(at, LaneRequestKind::GetOffset { consumer: ConsumerKey::Consumer(1) });
     node.settle();
     assert!(!node.replies.contains_key(&ticket));
     node.pass(Duration::from_secs(2));

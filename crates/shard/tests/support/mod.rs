@@ -5,7 +5,7 @@
 //! drawn from a seed but within the rules of the queues, so that a test can stop the world between
 //! any two of them.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "test support; each test file uses its part")]
 
 pub mod model;
 
@@ -21,7 +21,7 @@ use borzoi_storage::disk::{
 use borzoi_storage::journal::JournalOptions;
 use borzoi_storage::sim_disk::{SimDisk, SyncInFlight};
 use borzoi_types::{
-    Duration, Durability, LogId, Micros, Mono, Now, PartitionId, PartitionKey, ShardId,
+    Durability, Duration, LogId, Micros, Mono, Now, PartitionId, PartitionKey, ShardId,
 };
 use borzoi_wire::{Identifier, Name};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -66,7 +66,11 @@ impl BootSeams for Seams {
 }
 
 /// Boots from `disk`.
-pub fn boot_disk(disk: &mut SimDisk, options: &BootOptions, now: Now) -> Result<NodeBoot, BootError> {
+pub fn boot_disk(
+    disk: &mut SimDisk,
+    options: &BootOptions,
+    now: Now,
+) -> Result<NodeBoot, BootError> {
     let mut seams = Seams { seed: now.mono.0 ^ 0x5eed };
     boot(disk, options, now, &mut seams)
 }

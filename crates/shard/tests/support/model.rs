@@ -2,7 +2,9 @@
 //! node may show after a crash.
 
 use super::{Node, Place};
-use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart, SendIdentity, Ticket};
+use borzoi_shard::lane::api::{
+    ConsumerKey, LaneReply, LaneRequestKind, PollStart, SendIdentity, Ticket,
+};
 use borzoi_types::{Durability, Micros, Offset, RequestNumber, SessionId};
 use borzoi_wire::batch::{BatchHeader, Batches, MessageId, NewMessage, encode_batch};
 use bytes::BytesMut;
