@@ -67,6 +67,8 @@ pub(crate) struct Log {
     applied: Op,
     cached_from: Op,
     cached_bytes: usize,
+    /// Recovered prepares without a certain place; held by the journal.
+    orphans: Vec<Arc<Prepare>>,
 }
 
 impl Log {
@@ -82,6 +84,7 @@ impl Log {
             applied: settled.base.op,
             cached_from: settled.base.op.next(),
             cached_bytes: 0,
+            orphans: settled.orphans.clone(),
         };
         if log.chained_from > log.base.op.next() {
             log.expected = log
@@ -175,6 +178,11 @@ impl Log {
     /// The slot of exactly this operation, whether certain or candidate.
     pub(crate) fn find(&self, anchor: Anchor) -> Option<&Slot> {
         self.slot(anchor.op).filter(|slot| slot.is(anchor.checksum))
+    }
+
+    /// A recovered prepare that has no certain place here but may have one with a peer.
+    pub(crate) fn orphan(&self, anchor: Anchor) -> Option<&Arc<Prepare>> {
+        self.orphans.iter().find(|prepare| prepare.header.anchor() == anchor)
     }
 
     /// Everything above `commit` with evidence; `commit` may lie above the head.
@@ -319,6 +327,7 @@ impl Log {
 
     fn replace(&mut self, header: PrepareHeader) {
         let applied = self.applied;
+        let orphan = self.orphan(header.anchor()).cloned();
         let slot = self.slot_mut(header.op).expect("the suffix lies between base and head");
         if slot.is(header.checksum) {
             return;
@@ -326,7 +335,10 @@ impl Log {
         assert!(header.op > applied, "what is applied is never replaced");
         let unreadable = slot.header.is_none() && slot.evidence == Evidence::Faulty;
         *slot = Slot::missing(header);
-        if unreadable {
+        if let Some(prepare) = orphan {
+            slot.evidence = Evidence::Held;
+            slot.prepare = Some(prepare);
+        } else if unreadable {
             slot.evidence = Evidence::Faulty;
         }
         self.held_to = self.held_to.min(Op(header.op.get() - 1));
@@ -384,6 +396,8 @@ impl Log {
 
     /// Forgets bodies that are applied and held, beyond a small cache for peers.
     pub(crate) fn trim(&mut self, keep: bool) {
+        let settled = self.is_connected().then_some(self.held_to);
+        self.orphans.retain(|prepare| settled.is_none_or(|held| prepare.header.op > held));
         let ops_max = if keep { CACHE_OPS_MAX } else { 0 };
         while self.cached_from <= self.applied {
             let op = self.cached_from;

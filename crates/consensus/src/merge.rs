@@ -10,6 +10,10 @@
 //! replicas that never acknowledged it in any view whose acknowledgements still count, which leaves
 //! fewer than a replication quorum. A damaged or unknown record is never a nack. When neither the
 //! body nor a nack quorum is at hand, the answer is to wait for more replicas.
+//!
+//! Declared loss is the way out when waiting cannot help: every replica has answered and too few
+//! are trusted, or an operator accepts the loss (then one replica may be missing, and operations
+//! that cannot be decided are cut). Such a view starts with a loss epoch.
 
 use crate::header::{Anchor, PrepareHeader};
 use crate::message::DoViewChange;
@@ -52,23 +56,31 @@ pub(crate) fn merge(
     assert!(ballots.len() <= usize::from(replica_count), "one ballot per replica");
     let trusted = ballots.iter().filter(|ballot| !ballot.dvc.must_learn).count();
     let everyone = usize::from(replica_count);
-    let all_answered = ballots.len() == everyone;
-    let loss = trusted < usize::from(quorums.view_change);
-    if loss {
-        let one_missing = accept_loss && ballots.len() + 1 >= everyone && !ballots.is_empty();
-        if !all_answered && !one_missing {
-            return Decision::Wait;
-        }
+    let answered = Answered {
+        all: ballots.len() == everyone,
+        enough_for_loss: ballots.len() + usize::from(accept_loss) >= everyone,
+    };
+    let mut loss = trusted < usize::from(quorums.view_change);
+    if ballots.is_empty() || (loss && !answered.enough_for_loss) {
+        return Decision::Wait;
     }
     let Some(best) = canonical(ballots, loss) else { return Decision::Wait };
-    let commit = ballots.iter().map(|ballot| ballot.dvc.commit).max().unwrap_or(Op::ZERO);
-    if commit > best.dvc.suffix.head.op && !loss {
+    let highest = ballots.iter().map(|ballot| ballot.dvc.commit).max().unwrap_or(Op::ZERO);
+    let force = accept_loss && answered.enough_for_loss;
+    let commit = highest.min(best.dvc.suffix.head.op);
+    let decided = if highest > commit {
         // Contradicts the argument above: somebody lost what it promised. Wait for others.
-        return Decision::Wait;
-    }
-    let commit = commit.min(best.dvc.suffix.head.op);
-    let Some(cut) = cut(ballots, best, commit, quorums, all_answered, loss) else {
-        return Decision::Wait;
+        None
+    } else {
+        cut(ballots, best, commit, quorums, answered.all)
+    };
+    let cut = match decided {
+        Some(cut) => cut,
+        None if loss || force => {
+            loss = true;
+            cut_at_first_not_held(ballots, best, commit)
+        }
+        None => return Decision::Wait,
     };
     let suffix = suffix_between(&best.dvc.suffix, commit, cut);
     assert!(suffix.is_chained(), "a cut chain is a chain");
@@ -84,6 +96,12 @@ fn canonical<'a>(ballots: &[Ballot<'a>], loss: bool) -> Option<Ballot<'a>> {
     candidates.copied().max_by_key(|ballot| (ballot.dvc.suffix.head.op, ballot.dvc.commit))
 }
 
+/// Who has answered, for what is allowed only then.
+struct Answered {
+    all: bool,
+    enough_for_loss: bool,
+}
+
 /// The last operation to keep; `None` when that cannot be known yet.
 fn cut(
     ballots: &[Ballot<'_>],
@@ -91,7 +109,6 @@ fn cut(
     commit: Op,
     quorums: Quorums,
     all_answered: bool,
-    loss: bool,
 ) -> Option<Op> {
     for header in best.dvc.suffix.headers.iter().filter(|header| header.op > commit) {
         let tally = Tally::of(ballots, header);
@@ -100,12 +117,16 @@ fn cut(
         }
         let refused = tally.nacks >= usize::from(quorums.nack);
         let void = all_answered && !tally.faulty;
-        if refused || void || loss {
-            return Some(Op(header.op.get() - 1));
-        }
-        return None;
+        return (refused || void).then(|| Op(header.op.get() - 1));
     }
     Some(best.dvc.suffix.head.op)
+}
+
+/// Declared loss: the last operation before the first that nobody holds.
+fn cut_at_first_not_held(ballots: &[Ballot<'_>], best: Ballot<'_>, commit: Op) -> Op {
+    let above = best.dvc.suffix.headers.iter().filter(|header| header.op > commit);
+    let lost = above.into_iter().find(|header| !Tally::of(ballots, header).held);
+    lost.map_or(best.dvc.suffix.head.op, |header| Op(header.op.get() - 1))
 }
 
 /// What the ballots say about one operation.

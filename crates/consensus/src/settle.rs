@@ -2,8 +2,10 @@
 //!
 //! Rules (architecture, sections 5 and 6):
 //! - the newest view record decides view, log_view, and the log up to its head;
-//! - above its head only prepares of that very log_view count, as far as they chain: what an older
-//!   view left there was discarded when the record was written, and is void;
+//! - above its head only prepares of that very log_view count, because one view has one primary
+//!   and so one log: what an older view left there was discarded when the record was written, and
+//!   is void. A hole is bridged when it lies below what is known to be committed; otherwise the log
+//!   ends there, and what lies beyond is kept as orphans for peers that may need the bytes;
 //! - below its lowest header the chain is followed down by checksum; where a link is missing, a
 //!   group repairs it from peers and a solo node does not start;
 //! - the checkpoint wins over any record that contradicts it, because it holds committed
@@ -12,7 +14,7 @@
 //! - damage that cannot be tied to an operation makes the replica untrusted (must learn).
 
 use crate::header::{Anchor, Prepare, PrepareHeader};
-use crate::suffix::{Evidence, LogSuffix};
+use crate::suffix::{Evidence, LogSuffix, SUFFIX_OPS_MAX};
 use crate::view_state::ViewState;
 use borzoi_types::{ClusterId, LogId, Op, View};
 use std::collections::BTreeMap;
@@ -83,6 +85,9 @@ pub struct Settled {
     /// Headers are complete and chained from here to the head; below, down to `base`, slots are
     /// candidates until their headers are learned. `base + 1` when nothing is missing.
     pub chained_from: Op,
+    /// Intact operations that have no certain place: beyond a hole, or one of several for a
+    /// position. Kept so that no copy of a committed operation is thrown away.
+    pub orphans: Vec<Arc<Prepare>>,
     /// A solo node cut its log here because a record above the synced mark was unreadable.
     pub cut: Option<Op>,
 }
@@ -92,7 +97,7 @@ pub struct Settled {
 pub struct Carried {
     /// To be written first.
     pub view_state: ViewState,
-    /// In op order.
+    /// To be written in this order.
     pub prepares: Vec<Arc<Prepare>>,
 }
 
@@ -157,6 +162,7 @@ pub fn settle(
     let mut chain = Chain::new(&records, base, view_state);
     let contradicted = chain.place_adopted_suffix();
     chain.extend_upwards();
+    chain.bridge();
     let diverged = chain.extend_downwards();
     if contradicted || diverged {
         if solo {
@@ -164,6 +170,8 @@ pub fn settle(
         }
         chain.restart_from_base();
         chain.extend_upwards();
+        chain.bridge();
+        chain.extend_downwards();
     }
     chain.classify();
     let settled = chain.finish(trusted);
@@ -194,6 +202,8 @@ struct Chain<'a> {
     view_state: ViewState,
     /// Chained headers with evidence from the view record or damage; contiguous up to `head`.
     chained: BTreeMap<Op, (PrepareHeader, Evidence)>,
+    /// Certain headers below a hole.
+    lower: BTreeMap<Op, (PrepareHeader, Evidence)>,
     /// Just below the lowest chained header.
     below: Anchor,
     head: Anchor,
@@ -212,6 +222,7 @@ impl<'a> Chain<'a> {
             base,
             view_state,
             chained: BTreeMap::new(),
+            lower: BTreeMap::new(),
             below: base,
             head: base,
             unresolved: false,
@@ -220,6 +231,7 @@ impl<'a> Chain<'a> {
 
     fn restart_from_base(&mut self) {
         self.chained.clear();
+        self.lower.clear();
         self.below = self.base;
         self.head = self.base;
     }
@@ -276,12 +288,48 @@ impl<'a> Chain<'a> {
         }
     }
 
+    /// The headers of this log_view above the head: one view has one log, so each is certain.
+    fn known_above(&self) -> BTreeMap<Op, (PrepareHeader, Evidence)> {
+        let belongs = |header: &PrepareHeader| {
+            header.view == self.view_state.log_view && header.op > self.head.op
+        };
+        let intact = self.by_op.values().flatten().map(|p| (p.header, Evidence::Held));
+        let damaged = self.records.damaged.iter();
+        let damaged = damaged.filter_map(|d| Some((d.header?, Evidence::from(d.kind))));
+        let all = damaged.chain(intact).filter(|(header, _)| belongs(header));
+        all.map(|(header, evidence)| (header.op, (header, evidence))).collect()
+    }
+
+    /// Moves the head over holes that lie below what is known to be committed.
+    fn bridge(&mut self) {
+        let known = self.known_above();
+        let commit = known.values().map(|(header, _)| header.commit).max();
+        let commit = commit.unwrap_or(Op::ZERO).max(self.commit());
+        self.view_state.commit = commit;
+        let mut end = commit.max(self.head.op).next();
+        while known.contains_key(&end) {
+            end = end.next();
+        }
+        // Everything between the commit and `end` is known, so the uncommitted suffix has no hole.
+        let Some((_, (top, evidence))) = known.range(..end).next_back() else { return };
+        if top.op == self.head.op.next() {
+            return; // It does not follow the head, or it would have been taken.
+        }
+        self.lower.append(&mut self.chained);
+        self.chained.insert(top.op, (*top, *evidence));
+        self.head = top.anchor();
+        self.below = Anchor { op: Op(top.op.get() - 1), checksum: top.parent };
+        assert!(self.head.op < end, "the head is known");
+    }
+
     /// Follows parents down to the base. Returns whether the chain contradicts the base.
     fn extend_downwards(&mut self) -> bool {
         while self.below.op > self.base.op {
             let below = self.below;
             let found = self.intact(below).map(|prepare| (prepare.header, Evidence::Held));
             let found = found.or_else(|| self.damaged_header(|h| h.anchor() == below));
+            let lower = self.lower.get(&below.op).copied();
+            let found = found.or(lower.filter(|(header, _)| header.anchor() == below));
             let Some((header, evidence)) = found else { return false };
             self.chained.insert(header.op, (header, evidence));
             self.below = Anchor { op: Op(header.op.get() - 1), checksum: header.parent };
@@ -334,8 +382,21 @@ impl<'a> Chain<'a> {
         false
     }
 
+    /// What to keep for `op` inside a gap: preferably what follows the candidate below, else what
+    /// the journal took last. Checksums decide when the chain reaches it.
+    fn candidate(&self, op: Op, below: Anchor) -> Option<PrepareHeader> {
+        if let Some((header, _)) = self.lower.get(&op) {
+            return Some(*header);
+        }
+        let all = self.by_op.get(&op)?;
+        let headers = all.iter().map(|prepare| prepare.header);
+        let following = headers.clone().rfind(|header| header.follows(below));
+        following.or_else(|| headers.last())
+    }
+
     fn commit(&self) -> Op {
-        let chained = self.chained.values().map(|(header, _)| header.commit).max();
+        let certain = self.chained.values().chain(self.lower.values());
+        let chained = certain.map(|(header, _)| header.commit).max();
         let known = self.view_state.commit.max(self.base.op);
         known.max(chained.unwrap_or(Op::ZERO))
     }
@@ -357,11 +418,9 @@ impl<'a> Chain<'a> {
                 slots.push(self.slot(*header, if lost { Evidence::Faulty } else { *evidence }));
                 continue;
             }
-            let following = self.by_op.get(&op).into_iter().flatten();
-            let following = following.map(|prepare| prepare.header);
-            let header = following.into_iter().find(|header| header.follows(candidate));
+            let header = self.candidate(op, candidate);
             slots.push(match header {
-                Some(header) => self.slot(header, Evidence::Held),
+                Some(header) => self.slot(header, Evidence::Faulty),
                 None => SettledSlot { header: None, prepare: None, evidence: Evidence::Faulty },
             });
             candidate = header.map_or(candidate, |header| header.anchor());
@@ -371,17 +430,45 @@ impl<'a> Chain<'a> {
         let mut view_state = self.view_state;
         view_state.commit = commit;
         view_state.must_learn |= !trusted || self.unresolved;
-        let mut settled = Settled { view_state, base: self.base, slots, chained_from, cut: None };
+        let orphans = orphans(&self.by_op, &slots, self.base, view_state.log_view);
+        let base = self.base;
+        let mut settled = Settled { view_state, base, slots, chained_from, orphans, cut: None };
         settled.rebuild_suffix(self.head, self.below);
         settled
     }
+}
+
+/// Intact prepares without a certain place, lowest first.
+fn orphans(
+    by_op: &BTreeMap<Op, Vec<&Arc<Prepare>>>,
+    slots: &[SettledSlot],
+    base: Anchor,
+    log_view: View,
+) -> Vec<Arc<Prepare>> {
+    let placed = |header: &PrepareHeader| {
+        let index = usize::try_from(header.op.get() - base.op.get() - 1).expect("above the base");
+        slots.get(index).is_some_and(|slot| slot.header.is_some_and(|h| h == *header))
+    };
+    let head = base.op.get() + slots.len() as u64;
+    let all = by_op.values().flatten().filter(|prepare| {
+        let header = &prepare.header;
+        let beyond = header.op.get() > head && header.view == log_view;
+        (beyond || header.op.get() <= head) && !placed(header)
+    });
+    all.take(SUFFIX_OPS_MAX).map(|prepare| Arc::clone(prepare)).collect()
 }
 
 /// A solo node repairs nothing: it cuts what was never acknowledged and refuses what was.
 fn settle_solo(mut settled: Settled, records: &LogRecords) -> Result<Settled, SettleError> {
     let log = records.log;
     if settled.chained_from > settled.base.op.next() {
-        return Err(SettleError::Missing { log, op: Op(settled.chained_from.get() - 1) });
+        let op = Op(settled.chained_from.get() - 1);
+        let damaged = records.damaged.iter().any(|d| d.op.is_none_or(|other| other == op));
+        return Err(if damaged {
+            SettleError::Damaged { log, op: Some(op) }
+        } else {
+            SettleError::Missing { log, op }
+        });
     }
     let head_op = Op(settled.base.op.get() + settled.slots.len() as u64);
     let beyond = |damaged: &&DamagedRecord| damaged.op.is_none_or(|op| op > head_op);
@@ -431,13 +518,17 @@ impl Settled {
         view_state.view = view;
         view_state.must_learn = must_learn;
         let base = Anchor::root(cluster, log);
-        Self { view_state, base, slots: Vec::new(), chained_from: base.op.next(), cut: None }
+        let chained_from = base.op.next();
+        let (slots, orphans) = (Vec::new(), Vec::new());
+        Self { view_state, base, slots, chained_from, orphans, cut: None }
     }
 
     /// What the next journal generation must hold so that settling it gives this again.
     #[must_use]
     pub fn carried(&self) -> Carried {
-        let prepares = self.slots.iter().filter_map(|slot| slot.prepare.clone()).collect();
+        let placed = self.slots.iter().filter_map(|slot| slot.prepare.clone());
+        // Orphans first: of several for one position, settling prefers the last.
+        let prepares = self.orphans.iter().cloned().chain(placed).collect();
         Carried { view_state: self.view_state.clone(), prepares }
     }
 

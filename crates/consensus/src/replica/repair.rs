@@ -138,8 +138,11 @@ impl Replica {
     }
 
     fn request_start_view(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if !self.is_durable() {
+            return; // Durability drives this again.
+        }
         let again = self.repair.start_view_again;
-        if again.is_none_or(|at| at <= now) && self.is_durable() {
+        if again.is_none_or(|at| at <= now) {
             // The primary first, then whoever is next: a half-connected backup follows its peers.
             let primary = self.view_primary();
             let to = if again.is_none() || self.random.below(2) == 0 {
@@ -191,7 +194,7 @@ impl Replica {
         let mut wanted = Vec::new();
         let mut missing = false;
         let mut overdue = false;
-        self.repair.requested.retain(|op, _| *op >= first && *op <= last);
+        self.repair.requested.retain(|op, _| *op >= first && *op <= window);
         for op in first.get()..=window.get() {
             let op = Op(op);
             let Some(header) = self.log.slot(op).filter(|s| s.lacks_body()).and_then(|s| s.header)
@@ -338,7 +341,13 @@ impl Replica {
         }
         let mut bytes = 0;
         for anchor in wanted {
-            let Some(slot) = self.log.find(*anchor) else { continue };
+            let Some(slot) = self.log.find(*anchor) else {
+                if let Some(orphan) = self.log.orphan(*anchor) {
+                    let prepare = Arc::clone(orphan);
+                    self.send(from, Message::RepairPrepare { prepare }, effects);
+                }
+                continue;
+            };
             let header = slot.header.expect("found by its header");
             if bytes > 0 && bytes + header.body_len as usize > ANSWER_BYTES_MAX {
                 break;
