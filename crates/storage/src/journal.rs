@@ -42,6 +42,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 const BLOCK: u64 = DISK_ALIGNMENT as u64;
 
+/// Room that no record may take: for the mark after the last one, and for the empty group that
+/// says which files are not needed any more when that has become the only way on.
+const MARKS_BYTES: u64 = 2 * BLOCK;
+
 /// Sizes of one shard's journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalOptions {
@@ -361,7 +365,7 @@ impl Journal {
         let left = planned.left + more * usable;
         let enough = match class {
             RecordClass::Normal => left >= self.options.reserved_bytes(),
-            RecordClass::Reserved => true,
+            RecordClass::Reserved => left >= MARKS_BYTES,
         };
         enough.then_some(planned)
     }

@@ -8,6 +8,8 @@
 //! [`partition`] and [`checkpoint`] for what the journal is released into. The layouts of all
 //! files stand together in `docs/internals/data-files.md`.
 
+#[cfg(test)]
+mod bench;
 pub mod cache;
 pub mod checkpoint;
 pub mod disk;

@@ -334,6 +334,10 @@ impl Journal {
 
     /// Ends the current file with a trailer that names the next one.
     fn close_file(&mut self, out: &mut DiskSubmissions) -> bool {
+        // A mark alone does not justify a file beyond the limits; admitted records do.
+        if self.forming.is_empty() && self.files.openable(false) == 0 {
+            return false;
+        }
         let Some(slot) = self.files.take_spare() else { return false };
         let next = NextFile { slot, salt: self.salt(slot, self.files.next_sequence()) };
         self.write_group(0, Some(next), out);

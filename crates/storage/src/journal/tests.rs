@@ -1,104 +1,9 @@
 //! The journal against a simulated disk, one request at a time.
 
 use super::*;
-use crate::disk::{DiskErrorKind, DiskOperation, DiskQueue, DiskRequest, DiskSubmissions};
-use crate::disk::{Submission, execute};
-use crate::generation::{FormatOptions, GenerationOptions, begin_generation, format};
-use crate::recovery::{Recovered, recover};
-use crate::sim_disk::{Fault, SimDisk};
-use borzoi_types::ReplicaId;
-use std::collections::BTreeSet;
-
-const OPTIONS: JournalOptions = JournalOptions { file_bytes: 128 * 1024, files_max: 3 };
-
-struct Bench {
-    disk: SimDisk,
-    journal: Journal,
-    out: DiskSubmissions,
-}
-
-fn formatted() -> SimDisk {
-    let mut disk = SimDisk::default();
-    let options = FormatOptions {
-        cluster: ClusterId(7),
-        replica: ReplicaId(0),
-        replica_count: 1,
-        lanes_persisted: 2,
-        lanes_replicated: 2,
-        must_learn: BTreeSet::new(),
-    };
-    format(&mut disk, &options).unwrap();
-    disk
-}
-
-impl Bench {
-    fn new() -> Self {
-        Self::with(OPTIONS)
-    }
-
-    fn with(journal: JournalOptions) -> Self {
-        let mut disk = formatted();
-        let recovered = recover(&mut disk).unwrap();
-        let must_learn = BTreeSet::new();
-        let options = GenerationOptions { shards: 1, journal, must_learn, salt_seed: 5 };
-        let begun = begin_generation(&mut disk, &recovered, &options, vec![vec![]]);
-        let journal = begun.unwrap().journals.remove(0);
-        Self { disk, journal, out: DiskSubmissions::new() }
-    }
-
-    fn append(&mut self, record: JournalRecord, level: Durability) -> RecordSeq {
-        self.journal.append(record, level, RecordClass::Normal).unwrap()
-    }
-
-    fn drive(&mut self) -> Vec<Submission> {
-        self.journal.drive(&mut self.out);
-        self.out.drain().collect()
-    }
-
-    fn run(&mut self, submission: &Submission) -> JournalProgress {
-        assert!(self.journal.owns(submission.ticket));
-        let result = execute(&mut self.disk, &submission.request);
-        self.journal.complete(submission.ticket, result)
-    }
-
-    /// Until nothing is left to do.
-    fn settle(&mut self) {
-        loop {
-            let submissions = self.drive();
-            if submissions.is_empty() {
-                return;
-            }
-            for submission in &submissions {
-                self.run(submission);
-            }
-        }
-    }
-
-    fn recovered(&self) -> Recovered {
-        recover(&mut self.disk.kill()).unwrap()
-    }
-}
-
-fn prepare(log: u32, op: u64, bytes: usize) -> JournalRecord {
-    let fill = (log as u8).wrapping_mul(31) ^ op as u8;
-    JournalRecord {
-        kind: RecordKind::Prepare,
-        log: LogId(log),
-        op: Op(op),
-        header: Bytes::from(op.to_le_bytes().to_vec()),
-        body: Body::from(vec![fill; bytes]),
-    }
-}
-
-fn view(log: u32, view: u8) -> JournalRecord {
-    JournalRecord {
-        kind: RecordKind::ViewState,
-        log: LogId(log),
-        op: Op(0),
-        header: Bytes::new(),
-        body: Body::from(vec![view; 100]),
-    }
-}
+use crate::bench::{Bench, OPTIONS, ops, prepare, view};
+use crate::disk::{DiskErrorKind, DiskOperation, DiskQueue, DiskRequest, Submission, execute};
+use crate::sim_disk::Fault;
 
 fn writes(submissions: &[Submission]) -> usize {
     submissions.iter().filter(|s| s.queue == DiskQueue::JournalWrite).count()
@@ -106,12 +11,6 @@ fn writes(submissions: &[Submission]) -> usize {
 
 fn flushes(submissions: &[Submission]) -> usize {
     submissions.iter().filter(|s| s.queue == DiskQueue::JournalFlush).count()
-}
-
-fn ops(recovered: &Recovered, log: u32) -> Vec<u64> {
-    let Some(log) = recovered.logs.get(&LogId(log)) else { return Vec::new() };
-    let prepares = log.records.iter().filter(|r| r.record.kind == RecordKind::Prepare);
-    prepares.map(|r| r.record.op.get()).collect()
 }
 
 #[test]

@@ -65,7 +65,8 @@ impl Assembly {
         let last_trailer = live.iter().map(|scan| scan.last_group).max().unwrap_or(0);
         for scan in &live {
             self.live.push(scan.header.slot);
-            let whole = heads.get(&scan.header.file_sequence).is_some_and(|head| head.whole);
+            // Files whose headers are gone have been reported where they were found.
+            let whole = heads.get(&scan.header.file_sequence).is_none_or(|head| head.whole);
             self.report_repairable(scan, mark, whole);
             for piece in &scan.pieces {
                 let situation = Situation {
@@ -98,7 +99,7 @@ impl Assembly {
         let Some((&newest, head)) = heads.last_key_value() else { return Ok((scans, 0)) };
         let mut scan = scan_file(&read_whole(disk, head.header.slot)?, &head.header, None);
         // Each round finds a file that is not in `heads`; there are finitely many slots.
-        while let Some(lost) = lost_successor(disk, &scan)? {
+        while let Some(lost) = lost_successor(disk, &scan, None)? {
             let file = FileName::Journal(lost.header.slot);
             self.findings.push(Finding::Repairable { file, offset: 0 });
             scans.insert(scan.header.file_sequence, scan);
@@ -112,9 +113,18 @@ impl Assembly {
             if place < oldest {
                 break;
             }
-            let data = read_whole(disk, head.header.slot)?;
-            let next = next.map(|next| (next.first_group, next.first_record));
-            scans.insert(place, scan_file(&data, &head.header, next));
+            let bounds = next.map(|next| (next.first_group, next.first_record));
+            let scan = scan_file(&read_whole(disk, head.header.slot)?, &head.header, bounds);
+            if bounds.is_none() {
+                let after = scans.get(&(place + 2)).map(|scan| scan.header);
+                let after = after.map(|after| (after.first_group, after.first_record));
+                if let Some(lost) = lost_successor(disk, &scan, after)? {
+                    let file = FileName::Journal(lost.header.slot);
+                    self.findings.push(Finding::Repairable { file, offset: 0 });
+                    scans.insert(place + 1, lost);
+                }
+            }
+            scans.insert(place, scan);
         }
         Ok((scans, oldest))
     }
@@ -259,8 +269,13 @@ fn synced_mark(live: &[Scan]) -> u64 {
 }
 
 /// The file after the one of `scan`, if that one has ended and its successor's header is gone but
-/// something has been written there: the end says under which salt.
-fn lost_successor(disk: &mut dyn Disk, scan: &Scan) -> Result<Option<Scan>, DiskError> {
+/// something has been written there: the end says under which salt. `after` is where the file
+/// after that one begins, if there is one.
+fn lost_successor(
+    disk: &mut dyn Disk,
+    scan: &Scan,
+    after: Option<(u64, RecordSeq)>,
+) -> Result<Option<Scan>, DiskError> {
     let Some((next, first_group, first_record)) = scan.end else { return Ok(None) };
     assert_eq!(first_group, scan.last_group + 1, "nothing follows the end of a file");
     let file = FileName::Journal(next.slot);
@@ -275,7 +290,7 @@ fn lost_successor(disk: &mut dyn Disk, scan: &Scan) -> Result<Option<Scan>, Disk
         previous: 0,
         ..scan.header
     };
-    let found = scan_file(&read_whole(disk, next.slot)?, &header, None);
+    let found = scan_file(&read_whole(disk, next.slot)?, &header, after);
     let written = !found.pieces.is_empty() || found.last_group >= first_group;
     Ok(written.then_some(found))
 }

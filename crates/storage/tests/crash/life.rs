@@ -317,7 +317,7 @@ impl<'a> Life<'a> {
     fn release(&mut self) {
         let log = LogId(self.random.below(u64::from(self.run.plan.logs)) as u32);
         // One log lags behind for ever in some runs, and has to be carried forward.
-        if self.run.plan.seed % 3 == 0 && log.get() == 1 {
+        if self.run.plan.seed.is_multiple_of(3) && log.get() == 1 {
             return;
         }
         let entries = self.run.ledger.entries.iter();
