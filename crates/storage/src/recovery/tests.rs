@@ -31,10 +31,8 @@ fn slot_of(bench: &Bench, op: u64) -> (FileName, u64) {
 /// One record written after the last mark, its trailer too, and neither flushed; then a power cut
 /// that keeps everything but what `lost` says of (file, block).
 fn cut(bench: &mut Bench, lost: impl Fn(u64) -> bool) -> SimDisk {
-    for submission in bench.drive() {
-        bench.run(&submission);
-        break;
-    }
+    let write = bench.drive().remove(0);
+    bench.run(&write);
     bench.disk.power_cut(|item| match item.what {
         UnsyncedWhat::Block(block) if lost(block) => Fate::Lost,
         _ => Fate::Kept,
