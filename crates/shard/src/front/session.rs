@@ -74,8 +74,11 @@ impl Front {
     }
 
     /// Tells the log of lost connections, many with one command.
+    ///
+    /// Not while stopping: a refusal would come straight back and be tried again for ever. The next
+    /// start finds the connections gone and says so.
     pub(super) fn report_lost_sessions(&mut self, cx: &mut Cx<'_>) {
-        while !self.lost.is_empty() && !self.lost_paused && self.ready {
+        while !self.lost.is_empty() && !self.lost_paused && self.ready && !self.stopping {
             let count = self.lost.len().min(HOUSEKEEPING_ENTRIES_MAX);
             let sessions: Vec<ClosedConnection> = self.lost.drain(..count).collect();
             let command = Command::system(Change::ConnectionsClosed(sessions.clone()));
