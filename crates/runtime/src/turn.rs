@@ -126,20 +126,35 @@ fn execute(effect: Effect, backend: &mut impl Backend) -> Ending {
     Ending::Running
 }
 
-/// Hands a record to the subscriber, with the fields of its entry as they are.
-fn log(record: &LogRecord) {
-    let text = describe(&record.entry);
-    match record.level {
-        LogLevel::Error => tracing::error!(target: "borzoi", "{text}"),
-        LogLevel::Warn => tracing::warn!(target: "borzoi", "{text}"),
-        LogLevel::Info => tracing::info!(target: "borzoi", "{text}"),
-        LogLevel::Debug => tracing::debug!(target: "borzoi", "{text}"),
-    }
+/// Emits one record at the level it names: the macros want the level at compile time.
+macro_rules! emit {
+    ($level:expr, $($fields:tt)+) => {
+        match $level {
+            LogLevel::Error => tracing::error!(target: "borzoi", $($fields)+),
+            LogLevel::Warn => tracing::warn!(target: "borzoi", $($fields)+),
+            LogLevel::Info => tracing::info!(target: "borzoi", $($fields)+),
+            LogLevel::Debug => tracing::debug!(target: "borzoi", $($fields)+),
+        }
+    };
 }
 
-fn describe(entry: &LogEntry) -> String {
-    match entry {
-        LogEntry::Text(text) => text.clone(),
-        other => format!("{other:?}"),
+/// Hands a record to the subscriber, its data as fields.
+fn log(record: &LogRecord) {
+    let level = record.level;
+    match &record.entry {
+        LogEntry::LogServing { log, commit } => {
+            emit!(level, log = log.0, commit = commit.0, "log serves");
+        }
+        LogEntry::Checkpoint { log, op } => {
+            emit!(level, log = log.0, op = op.0, "checkpoint is durable");
+        }
+        LogEntry::DiskTrouble { error } => emit!(level, %error, "disk trouble"),
+        LogEntry::Damage { key, file, position } => {
+            emit!(level, partition = key.0, file = file.as_str(), position, "damaged data");
+        }
+        LogEntry::OffsetJump { log, partitions } => {
+            emit!(level, log = log.0, partitions, "offsets jump to their reservation");
+        }
+        LogEntry::Text(text) => emit!(level, "{text}"),
     }
 }

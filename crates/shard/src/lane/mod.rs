@@ -289,7 +289,7 @@ impl Lane {
         self.reconciled = None;
         self.plan_jumps(shared);
         let commit = self.host.replica().commit();
-        shared.log(LogLevel::Info, LogEntry::LogServing { log: self.log, commit });
+        shared.log(LogLevel::Debug, LogEntry::LogServing { log: self.log, commit });
     }
 
     /// Plans to go on above what was reserved, where more existed than the log shows: before any other
