@@ -389,9 +389,9 @@ impl<'a> Chain<'a> {
             return Some(*header);
         }
         let all = self.by_op.get(&op)?;
-        let headers = all.iter().map(|prepare| prepare.header);
+        let mut headers = all.iter().map(|prepare| prepare.header);
         let following = headers.clone().rfind(|header| header.follows(below));
-        following.or_else(|| headers.last())
+        following.or_else(|| headers.next_back())
     }
 
     fn commit(&self) -> Op {

@@ -16,6 +16,7 @@ struct Plan {
     stick: u64,
     damage: u64,
     step_down: u64,
+    replace: u64,
     transfer: bool,
 }
 
@@ -28,6 +29,7 @@ fn config(random: &mut Random) -> Config {
         let high = *random.pick(&[500, 5_000, 50_000, 150_000]);
         config.delay_us = (100, high);
     }
+    config.written_counts = random.chance(30);
     config.flush_us = *random.pick(&[(100, 1_000), (200, 10_000), (1_000, 200_000)]);
     config.checkpoint_every = *random.pick(&[10, 50, 1_000_000]);
     config
@@ -44,6 +46,7 @@ fn plan(random: &mut Random) -> Plan {
         stick: draw(40, 4),
         damage: draw(50, 60),
         step_down: draw(40, 3),
+        replace: draw(30, 30),
         transfer: draw(50, 1) > 0,
     }
 }
@@ -81,10 +84,15 @@ fn act(world: &mut World, plan: &Plan, atlas: &mut BTreeMap<u64, BTreeSet<usize>
     let (crash, power) = (roll(plan.crash), roll(plan.power));
     let (partition, one_way) = (roll(plan.partition), roll(plan.one_way));
     let (pause, stick, step_down) = (roll(plan.pause), roll(plan.stick), roll(plan.step_down));
+    let replace = roll(plan.replace);
     let (heal, restart) = (roll(8), roll(15));
     if crash && world.is_up(node) {
-        world.crash(node, power);
-        if plan.damage > 0 {
+        let budget = usize::from(Quorums::of(world.config.n).replication) - 1;
+        let spare = world.untrusted() < budget || world.replica(node).must_learn();
+        world.crash(node, power && (spare || !world.config.written_counts));
+        if replace && spare && world.nodes.len() > 2 && plan.damage == 0 {
+            world.replace_disk(node);
+        } else if plan.damage > 0 {
             damage(world, node, plan.damage, atlas);
         }
     } else if restart && !world.is_up(node) {

@@ -112,10 +112,17 @@ impl Disk {
         } else {
             written.max(self.flushed + random.between(0, rest) as usize)
         };
-        if power && level_written && keep < written {
+        if power && level_written {
             self.trusted = false;
         }
+        let torn = keep < self.records.len() && power && random.chance(40);
+        let named = torn && matches!(self.records[keep].body, Body::Prepare(_));
+        let keep = keep + usize::from(named);
         self.records.truncate(keep);
+        if named {
+            // A trailer that names it survived; the record did not.
+            self.records[keep - 1].damage = Some(DamageKind::Unknown);
+        }
         self.flushed = keep;
         self.written = keep;
         self.flushing = None;

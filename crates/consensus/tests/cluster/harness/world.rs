@@ -5,7 +5,7 @@ use super::disk::{Body as RecordBody, CLUSTER, Disk, LOG};
 use super::random::Random;
 use borzoi_consensus::{
     Anchor, Effect, Event, Message, Options, Prepare, PrepareKind, Replica, Role, SettleError,
-    Timeouts,
+    Settled, Timeouts,
 };
 use borzoi_types::{Body, Micros, Mono, Op, ReplicaId, View};
 use std::collections::BTreeMap;
@@ -186,6 +186,35 @@ impl World {
         node.disk.crash(power, written_counts, &mut self.random);
     }
 
+    /// Nodes that may have lost acknowledged records and have not learned them again.
+    pub fn untrusted(&self) -> usize {
+        let untrusted = |node: &&Node| match &node.replica {
+            Some(replica) => replica.must_learn(),
+            None => !node.disk.trusted,
+        };
+        self.nodes.iter().filter(untrusted).count()
+    }
+
+    /// The node's disk is replaced by an empty one; the node joins again as architecture section 5
+    /// says, untrusted and with the highest view that the others report. What it sent in its
+    /// former life is gone with its links.
+    pub fn replace_disk(&mut self, index: usize) {
+        assert!(!self.is_up(index), "its process has ended");
+        self.log(|| format!("{index} gets an empty disk"));
+        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != index);
+        let view = others.filter_map(|(_, node)| Some(node.replica.as_ref()?.view())).max();
+        let settled = Settled::joining(CLUSTER, LOG, view.unwrap_or_default(), true);
+        let node = &mut self.nodes[index];
+        node.disk = Disk::new();
+        node.disk.push(RecordBody::View(settled.view_state));
+        node.disk.flushed = 1;
+        node.disk.written = 1;
+        node.seen_view = View::ZERO;
+        self.queue.retain(
+            |_, happening| !matches!(happening, Happening::Deliver { from, .. } if *from == index),
+        );
+    }
+
     pub fn is_up(&self, index: usize) -> bool {
         self.nodes[index].replica.is_some()
     }
@@ -228,6 +257,9 @@ impl World {
         let mut accepted = 0;
         for index in 0..self.nodes.len() {
             let serves = |replica: &Replica| replica.can_propose(64).is_ok();
+            if self.nodes[index].paused_until > self.now {
+                continue;
+            }
             if !self.nodes[index].replica.as_ref().is_some_and(serves) {
                 continue;
             }
