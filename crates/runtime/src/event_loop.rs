@@ -12,8 +12,9 @@ use crate::password::{self, PasswordPool};
 use crate::threads::disk::DiskThreads;
 use crate::turn::{Backend, Core, Ending, Turn};
 use borzoi_shard::event::{CloseReason, PasswordJob, PasswordOutcome, PasswordTicket};
-use borzoi_shard::{ConnectionId, Event, ShardMessage};
+use borzoi_shard::{ConnectionId, Event, FatalError, ShardMessage};
 use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket};
+use borzoi_storage::superblock::mark_write_failed;
 use borzoi_types::ShardId;
 use borzoi_types::limits::EVENTS_PER_TURN_MAX;
 use bytes::Bytes;
@@ -72,6 +73,7 @@ impl<C: Core> ShardLoop<C> {
             passwords: self.passwords,
         };
         let running = Running {
+            disk: self.disk.clone(),
             inbox,
             clock: self.clock,
             turn: Turn::new(self.core),
@@ -83,6 +85,7 @@ impl<C: Core> ShardLoop<C> {
 }
 
 struct Running<C> {
+    disk: FileDisk,
     inbox: Arc<Inbox>,
     clock: Clock,
     turn: Turn<C>,
@@ -109,7 +112,10 @@ impl<C: Core> Running<C> {
                     self.backend.connections.drain(LAST_REPLIES).await;
                     return LoopEnd::Stopped;
                 }
-                Ending::Fatal(error) => return LoopEnd::Failed(error.to_string()),
+                Ending::Fatal(error) => {
+                    self.note_failed_write(&error);
+                    return LoopEnd::Failed(error.to_string());
+                }
             }
             // Connection tasks get the thread between turns, also when more work is waiting.
             tokio::task::yield_now().await;
@@ -122,6 +128,15 @@ impl<C: Core> Running<C> {
                 }
                 self.sleep().await;
             }
+        }
+    }
+
+    /// After a failed write or flush of the journal the next start must not trust its tail.
+    fn note_failed_write(&mut self, error: &FatalError) {
+        if matches!(error, FatalError::Journal(_))
+            && let Err(error) = mark_write_failed(&mut self.disk)
+        {
+            tracing::error!(?error, "the superblock cannot say that the journal has failed");
         }
     }
 

@@ -417,7 +417,10 @@ impl Journal {
     /// contained in durable checkpoints. Never goes back.
     pub fn release(&mut self, log: LogId, through: Op) {
         self.files.release(log, through);
-        self.files.free_unneeded();
+        if self.files.free_unneeded() {
+            // What was checkpointed may have freed space elsewhere, too.
+            self.files.blocked = false;
+        }
         self.carry_due = true;
     }
 

@@ -303,6 +303,23 @@ pub fn rewrite(
     Ok(next)
 }
 
+/// Notes durably that a write or flush of a journal has failed in the live generation, so that the
+/// next start does not trust its tail: pages of a failed flush may be gone although the machine
+/// has not stopped. Called by whoever ends the process, as the last thing it does to the disk.
+///
+/// # Errors
+/// [`SuperblockError`]; nothing more can be done about it then.
+pub fn mark_write_failed(disk: &mut dyn Disk) -> Result<(), SuperblockError> {
+    let found = read(disk)?;
+    if found.superblock.write_failed {
+        return Ok(());
+    }
+    let marked = Superblock { write_failed: true, ..found.superblock };
+    let written = rewrite(disk, &marked, found.sequence_max).map_err(SuperblockError::Disk)?;
+    assert!(written.write_failed && written.sequence > found.sequence_max);
+    Ok(())
+}
+
 /// Writes the very first superblock: all four copies at once, or none.
 ///
 /// # Errors

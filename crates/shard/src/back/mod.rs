@@ -499,6 +499,7 @@ impl Back {
         }
         // The attempt itself tells: a success clears the mark, a failure doubles the wait.
         self.shared.begin_retry();
+        self.shared.journal.retry_spares();
         for lane in self.lanes.values_mut() {
             lane.retry_writes(&mut self.shared);
             self.shared.work.insert(lane.log());
