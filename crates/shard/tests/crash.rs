@@ -3,6 +3,8 @@
 //! one shard and now with two, and is crashed again inside that boot. Nothing confirmed may be lost,
 //! nothing invented, nothing doubled, and no offset used twice.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that reports its counts")]
+
 mod support;
 
 use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart};

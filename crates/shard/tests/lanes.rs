@@ -1,5 +1,7 @@
 //! A node of one and of two shards, without faults: what clients of lanes rely on.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart, Refusal};

@@ -402,7 +402,7 @@ pub fn create_stream() -> Change {
 
 /// The command that creates a topic.
 pub fn create_topic(name: &str, partitions: u32, durability: Durability) -> Change {
-    let defaults = TopicDefaults { durability, ..TopicDefaults::default() };
+    let defaults = TopicDefaults { durability };
     let mut options = TopicOptions::defaults(&defaults);
     options.segment_size = 1024 * 1024;
     Change::CreateTopic(CreateTopic {
