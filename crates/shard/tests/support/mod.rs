@@ -274,7 +274,7 @@ impl Node {
                 Some((shard(index), ticket, Action::Execute(request)))
             }
             Source::Pool(index) => {
-                let (ticket, request) = self.queues[index].pool.pop_front().unwrap();
+                let (ticket, request) = self.take_from_pool(index);
                 Some((shard(index), ticket, Action::Execute(request)))
             }
             Source::Flush(index) => {
@@ -295,6 +295,16 @@ impl Node {
                 Some((shard(index), flush.ticket, action))
             }
         }
+    }
+
+    /// Any request of the pool that no earlier one about the same file holds back.
+    fn take_from_pool(&mut self, index: usize) -> (DiskTicket, DiskRequest) {
+        let pool = &mut self.queues[index].pool;
+        let free: Vec<usize> = (0..pool.len())
+            .filter(|at| pool.iter().take(*at).all(|(_, r)| r.file() != pool[*at].1.file()))
+            .collect();
+        let pick = self.random.next_u64() % free.len() as u64;
+        pool.remove(free[usize::try_from(pick).unwrap()]).unwrap()
     }
 
     /// Executes an action and queues its result.
