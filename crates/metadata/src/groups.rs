@@ -194,7 +194,11 @@ impl Group {
 
     /// Members above their fair share give their highest partitions to members without any. The
     /// first members in order may keep one more when the shares are uneven. Members at or below
-    /// their share keep exactly what they have, and no taker ends above the largest share.
+    /// their share keep exactly what they have.
+    ///
+    /// When everyone had exactly the fair share before a member came, everyone has it afterwards:
+    /// with the share falling, all others were above their new one; with it equal, the newcomer
+    /// takes the place of the last who had one more. Dealing out anew starts from there too.
     fn share_out(&mut self, op: Op, now: Micros) {
         let mut held = self.eventual();
         let idle: Vec<MemberSlot> =
@@ -202,8 +206,7 @@ impl Group {
         if idle.is_empty() {
             return;
         }
-        let members = held.len();
-        let (fair, larger) = (self.owners.len() / members, self.owners.len() % members);
+        let (fair, larger) = (self.owners.len() / held.len(), self.owners.len() % held.len());
         let mut surplus = Vec::new();
         for (rank, has) in held.values_mut().enumerate() {
             let share = fair + usize::from(rank < larger);
@@ -211,11 +214,7 @@ impl Group {
                 surplus.extend(has.pop());
             }
         }
-        let largest_share = fair + usize::from(larger > 0);
-        let room = idle.len() * largest_share;
-        let mut takers = idle.iter().copied().cycle();
-        for partition in surplus.into_iter().take(room) {
-            let to = takers.next().expect("idle is not empty");
+        for (partition, to) in surplus.into_iter().zip(idle.iter().copied().cycle()) {
             self.hand_over(partition, to, op, now);
         }
     }

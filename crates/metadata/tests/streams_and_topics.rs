@@ -108,6 +108,25 @@ fn absence_is_proof_of_deletion_only_below_the_key_counter() {
     assert_eq!(world.metadata.desired(lane, PartitionKey(3)), Desired::NotYet);
 }
 
+#[test]
+fn forgotten_tombstones_leave_the_proof_of_deletion() {
+    let mut world = World::default();
+    world.create_stream("s");
+    world.create_topic("s", "t", 1_000);
+    let oldest = world.key("s", "t", 0);
+    let lane = world.metadata.partition(oldest).unwrap().lane;
+    world.system_ok(Change::PurgeTopic(topic_name("s", "t")));
+    let by = world.op();
+    assert_eq!(world.metadata.desired(lane, oldest), Desired::Deleted { by });
+    for _ in 0..borzoi_types::limits::LANE_TOMBSTONES_MAX / 250 {
+        world.system_ok(Change::PurgeTopic(topic_name("s", "t")));
+    }
+    let by = world.op();
+    assert_eq!(world.metadata.desired(lane, oldest), Desired::Deleted { by });
+    let newest = world.metadata.partition(world.key("s", "t", 0)).unwrap().replaces.unwrap();
+    assert_eq!(world.metadata.desired(lane, newest), Desired::Deleted { by });
+}
+
 fn changes(metadata: &Metadata, lane: u32, since: Op) -> Option<Vec<(u64, u64)>> {
     let changes = metadata.lane_changes(LogId(lane), since)?;
     Some(changes.map(|(op, key)| (op.0, key.0)).collect())

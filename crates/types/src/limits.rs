@@ -105,8 +105,9 @@ pub const TOKEN_NAME_BYTES_MAX: usize = 30;
 pub const LANE_FEED_ENTRIES_MAX: usize = 65_536;
 
 /// Deleted keys remembered per lane until the lane has confirmed their deletion. Dropping the
-/// oldest loses only which operation deleted them, not that they are deleted.
-pub const LANE_TOMBSTONES_MAX: usize = 65_536;
+/// oldest loses only which operation deleted them, not that they are deleted. Every checkpoint of
+/// metadata carries them, so few are better: 64 KiB per lane.
+pub const LANE_TOMBSTONES_MAX: usize = 4_096;
 
 /// Segment deletions of one partition waiting for its lane.
 pub const SEGMENT_WISHES_PER_PARTITION_MAX: usize = 16;
