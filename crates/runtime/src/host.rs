@@ -171,8 +171,11 @@ fn read_disk_traffic(reading: &mut HostReading) {
 }
 
 fn read_descriptors(reading: &mut HostReading) {
-    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-    reading.files_open = open as u64;
+    // The size of this directory is the number of descriptors since Linux 6.2; before, it is zero
+    // and they are counted.
+    let size = std::fs::metadata("/proc/self/fd").map_or(0, |found| found.len());
+    let count = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64;
+    reading.files_open = if size > 0 { size } else { count() };
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     reading.files_max = limit.current.unwrap_or(u64::MAX);
 }
@@ -195,6 +198,7 @@ mod tests {
         assert!(reading.memory_bytes > 100_000, "{reading:?}");
         assert!(reading.memory_bytes_total > reading.memory_bytes);
         assert!(reading.threads >= 1);
+        assert!(reading.files_open >= 3 && reading.files_open <= reading.files_max);
         assert!(reading.disk_bytes_total >= reading.disk_bytes_free);
         assert!(reading.disk_bytes_total > 0);
         assert!(!names().kernel_version.is_empty());

@@ -239,11 +239,10 @@ impl Handles {
     /// # Errors
     /// Those of `open(2)` and `mkdir(2)`.
     pub fn get(&self, path: &Path, create: bool, direct: bool) -> io::Result<Arc<Handle>> {
-        let mut cached = self.lock();
-        if let Some(handle) = cached.touch(path) {
+        if let Some(handle) = self.lock().touch(path) {
             return Ok(handle);
         }
-        // Opened under the lock, so that two threads never create one file twice over.
+        // Not under the lock: a journal write must not wait for the directory of a segment.
         let handle = match Handle::open(path, create, direct) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && create => {
                 create_directories(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
@@ -251,6 +250,11 @@ impl Handles {
             }
             other => other?,
         };
+        let mut cached = self.lock();
+        if let Some(other) = cached.touch(path) {
+            // Another thread was faster; both handles are of one file.
+            return Ok(other);
+        }
         let handle = Arc::new(handle);
         cached.insert(path, handle.clone());
         Ok(handle)

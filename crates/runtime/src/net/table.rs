@@ -40,6 +40,11 @@ pub struct Ports {
 }
 
 impl Ports {
+    /// The connection of this number, while it lives.
+    pub fn connection(&self, id: ConnectionId) -> Option<Rc<Connection>> {
+        self.connections.borrow().get(&id).cloned()
+    }
+
     fn deliver(&self, event: Event) {
         self.events.borrow_mut().push_back(event);
         self.inbox.ring();
@@ -99,7 +104,7 @@ impl Connections {
 
     /// Queues a reply; it leaves with [`Connections::flush`]. Gives the request's charge back.
     pub fn reply(&mut self, id: ConnectionId, parts: Vec<Bytes>) {
-        let Some(connection) = self.get(id) else {
+        let Some(connection) = self.ports.connection(id) else {
             return; // It ended while the request was on its way.
         };
         connection.answered(&self.ports.ingest);
@@ -113,14 +118,14 @@ impl Connections {
 
     /// Sets the largest frame a connection may send.
     pub fn set_frame_limit(&mut self, id: ConnectionId, bytes: usize) {
-        if let Some(connection) = self.get(id) {
+        if let Some(connection) = self.ports.connection(id) {
             connection.set_frame_limit(bytes);
         }
     }
 
     /// Ends a connection after what is queued for it.
     pub fn close(&mut self, id: ConnectionId, reason: CloseReason) {
-        if let Some(connection) = self.get(id) {
+        if let Some(connection) = self.ports.connection(id) {
             connection.end(EndReason::Core(reason));
         }
     }
@@ -165,10 +170,6 @@ impl Connections {
         };
         let _ = tokio::time::timeout(limit, all).await;
     }
-
-    fn get(&self, id: ConnectionId) -> Option<Rc<Connection>> {
-        self.ports.connections.borrow().get(&id).cloned()
-    }
 }
 
 /// The life of one connection.
@@ -202,6 +203,8 @@ async fn serve(connection: Rc<Connection>, ports: Rc<Ports>) {
         // The answer to a frame that is still on its way must not cost the notice.
         let _ = tokio::time::timeout(FAREWELL, farewell(&connection, &ports.clock)).await;
     }
+    // A task that waits for this socket to take more output ends with an error now.
+    let _ = rustix::net::shutdown(&connection.socket, rustix::net::Shutdown::Both);
     ports.connections.borrow_mut().remove(&id);
 }
 

@@ -196,7 +196,13 @@ fn a_reader_that_does_not_read_is_closed_at_the_byte_cap() {
             tokio::task::yield_now().await;
         }
         stage.closed().await;
-        drop(client);
+        let weak = stage.connections.ports().connection(id).map(|found| Rc::downgrade(&found));
+        let mut client = client;
+        let mut sink = Vec::new();
+        let end = tokio::time::timeout(Wait::from_secs(10), client.read_to_end(&mut sink)).await;
+        assert!(end.is_ok(), "the socket is closed although output waited");
+        tokio::time::sleep(Wait::from_millis(20)).await;
+        assert!(weak.is_none_or(|connection| connection.upgrade().is_none()), "nothing leaks");
     });
 }
 

@@ -94,7 +94,10 @@ pub const KEYS: &[Key] = &[
         allowed: "auto, or a number from 1 to 256",
         set: |to, value| {
             let shards = match value {
-                "auto" | "all" | "numa:auto" => Some(Shards::Auto),
+                // The reference system's ways to say which cores: here only their number matters.
+                "auto" | "all" => Some(Shards::Auto),
+                _ if value.starts_with("numa:") => Some(Shards::Auto),
+                _ if value.contains("..") => range(value).map(Shards::Count),
                 _ => whole(value).filter(|n| (1..=SHARDS_MAX).contains(n)).map(Shards::Count),
             };
             assign(&mut to.shards, shards)
@@ -225,6 +228,13 @@ pub const KEYS: &[Key] = &[
         },
     },
 ];
+
+/// Length of a range of cores such as `0..4`.
+fn range(value: &str) -> Option<u16> {
+    let (first, end) = value.split_once("..")?;
+    let count = whole::<u16>(end)?.checked_sub(whole(first)?)?;
+    (1..=SHARDS_MAX).contains(&count).then_some(count)
+}
 
 fn is_address(value: &str) -> bool {
     let parts = value.rsplit_once(':');

@@ -135,4 +135,9 @@ fn variables_of_the_reference_system_are_read_or_warned_about() {
     assert_eq!(settings.log_level, "debug");
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].contains("IGGY_HTTP_ENABLED"));
+    for (value, count) in [("2", 2), ("1..4", 3), ("all", 4), ("numa:nodes=0;cores=2", 4)] {
+        let settings = load(&sources(&[("IGGY_SYSTEM_SHARDING_CPU_ALLOCATION", value)]));
+        assert_eq!(settings.shard_count(8), count, "{value}");
+    }
+    refused(&sources(&[("IGGY_SYSTEM_SHARDING_CPU_ALLOCATION", "4..4")]));
 }
