@@ -36,18 +36,20 @@ impl Metadata {
             Credential::Token(hash) => Some(hash),
         };
         let known = self.sessions.get(register.client);
-        let (groups, window) = match known {
+        let session = SessionId(context.op.0);
+        let (first, groups, window) = match known {
             Some(known) if known.user != register.user => return Err(ErrorCode::InvalidSession),
             Some(known) if known.connection == Some(register.connection) => {
                 return Ok(Reply::Registered { user, session: known.session });
             }
-            Some(known) => (known.groups.clone(), known.window.clone()),
+            Some(known) => (known.first, known.groups.clone(), known.window.clone()),
             None if self.sessions.is_full() => return Err(ErrorCode::TransientNotAccepted),
-            None => (BTreeSet::new(), Window::default()),
+            None => (session, BTreeSet::new(), Window::default()),
         };
         let session = Session {
             client: register.client,
-            session: SessionId(context.op.0),
+            session,
+            first,
             user: register.user,
             token,
             connection: Some(register.connection),
@@ -115,7 +117,8 @@ impl Metadata {
         self.leave_all(clients);
         for client in clients {
             let session = self.sessions.remove(*client).expect("chosen among the living");
-            self.notices.push(Notice::SessionEnded(session.reference()));
+            let (session, first) = (session.reference(), session.first);
+            self.notices.push(Notice::SessionEnded { session, first });
         }
     }
 }

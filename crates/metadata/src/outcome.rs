@@ -128,7 +128,12 @@ pub enum Notice {
     /// A client has a new session number; requests under older ones are refused.
     SessionStarted(SessionRef),
     /// A session is over; lanes may forget its entries, its connection is closed.
-    SessionEnded(SessionRef),
+    SessionEnded {
+        /// The session.
+        session: SessionRef,
+        /// The first number that its client had, which lanes remember its sends under.
+        first: SessionId,
+    },
     /// Status, permissions, name or password of a user changed.
     UserChanged(UserKey),
     /// A user is gone: its connections end.

@@ -116,6 +116,9 @@ pub struct Session {
     pub client: ClientId,
     /// Its present session number.
     pub session: SessionId,
+    /// Its first session number, kept when it signs in anew: lanes remember its sends under this
+    /// one, so a resend after a reconnect is recognised.
+    pub first: SessionId,
     /// Whose it is; never changes.
     pub user: UserKey,
     /// The token it signed in with; none for a password.
@@ -130,7 +133,7 @@ pub struct Session {
     pub window: Window,
 }
 
-codec_struct!(Session { client, session, user, token, connection, since, groups, window });
+codec_struct!(Session { client, session, first, user, token, connection, since, groups, window });
 
 impl Session {
     /// Client and number.

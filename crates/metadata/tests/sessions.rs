@@ -201,7 +201,8 @@ fn logging_out_forgets_the_session() {
     world.system_ok(Change::Logout(SessionRef { session: SessionId(99), ..session }));
     assert!(world.metadata.sessions().get(client).is_some(), "another session is not ended");
     world.system_ok(Change::Logout(session));
-    assert_eq!(world.metadata.notices(), [Notice::SessionEnded(session)]);
+    let ended = Notice::SessionEnded { session, first: session.session };
+    assert_eq!(world.metadata.notices(), [ended]);
     assert_eq!(world.admit(request), Admission::NoSession);
     let refused = Outcome::Rejected(ErrorCode::Unauthenticated);
     assert_eq!(world.resend(request, create("t")), refused);

@@ -192,6 +192,17 @@ impl Back {
         &self.checkpointer
     }
 
+    /// A client's session is over: lanes led here forget what they remember of its sends, by a
+    /// logged operation. `first` is the number that they remember them under.
+    pub fn session_ended(&mut self, first: SessionId) {
+        for (log, lane) in &mut self.lanes {
+            if lane.is_serving() && lane.state().windows().knows(first) {
+                lane.planned.push_back(Entry::SessionExpired { session: first });
+                self.shared.work.insert(*log);
+            }
+        }
+    }
+
     /// The committed metadata of this shard has changed (a command was applied to its state or
     /// copy): lanes led here compare it with what they have created, at the end of the batch.
     pub fn metadata_changed(&mut self) {

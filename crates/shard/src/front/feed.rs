@@ -257,7 +257,10 @@ impl Front {
     fn act_on(&mut self, notices: &[Notice], cx: &mut Cx<'_>) {
         for notice in notices {
             match notice {
-                Notice::SessionEnded(session) => self.session_ended(*session, cx),
+                Notice::SessionEnded { session, first } => {
+                    cx.behind.session_ended(*first);
+                    self.session_ended(*session, cx);
+                }
                 Notice::UserDeleted(user) => self.user_deleted(*user, cx),
                 Notice::LaneChanged(_)
                 | Notice::SessionStarted(_)

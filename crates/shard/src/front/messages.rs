@@ -39,11 +39,10 @@ impl Front {
         let known = Known { certain: running.certain, counts: None };
         let checked = or_return!(self.check_send(caller, known, &send, body.len()));
         let batch = running.frame.split_off(HEADER_BYTES + checked.batch_at);
-        let identity = Some(SendIdentity {
-            session: caller.binding.session,
-            request: caller.to.request,
-            hash: checked.hash,
-        });
+        let (request, hash) = (caller.to.request, checked.hash);
+        let session = self.metadata.sessions().get(caller.binding.client);
+        let identity =
+            session.map(|session| SendIdentity { session: session.first, request, hash });
         let kind = LaneRequestKind::Send { batch, count: checked.count, identity };
         Step::Lane(Box::new(LaneCall { caller: *caller, partition: checked.partition, kind }))
     }

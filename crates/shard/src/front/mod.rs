@@ -61,7 +61,7 @@ use crate::metadata_host::MetadataHost;
 use crate::random::Random;
 use admission::Admission;
 use borzoi_metadata::{ClosedConnection, Metadata};
-use borzoi_types::{Body, LogId, Mono, Now, Op, ShardId, StreamId, TopicId};
+use borzoi_types::{Body, LogId, Mono, Now, Op, SessionId, ShardId, StreamId, TopicId};
 use bytes::{Bytes, BytesMut};
 use command::Waiting;
 use connection::{Connection, Place};
@@ -150,6 +150,8 @@ pub(crate) trait Behind {
     fn shard_of(&self, log: LogId) -> ShardId;
     /// See [`Back::metadata_changed`].
     fn metadata_changed(&mut self);
+    /// See [`Back::session_ended`].
+    fn session_ended(&mut self, first: SessionId);
 }
 
 impl Behind for Back {
@@ -172,6 +174,9 @@ impl Behind for Back {
     }
     fn metadata_changed(&mut self) {
         Back::metadata_changed(self);
+    }
+    fn session_ended(&mut self, first: SessionId) {
+        Back::session_ended(self, first);
     }
 }
 

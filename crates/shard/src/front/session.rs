@@ -88,7 +88,7 @@ impl Front {
 
     pub(super) fn lost_again(&mut self, sessions: Vec<ClosedConnection>, cx: &mut Cx<'_>) {
         self.lost.extend(sessions);
-        if !self.lost_paused && !self.stopping {
+        if !self.lost_paused {
             self.lost_paused = true;
             self.timers.set(cx.now.mono.plus(REPORT_AGAIN_AFTER), Timer::Retry);
         }

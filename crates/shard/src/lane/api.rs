@@ -52,7 +52,7 @@ pub enum ConsumerKey {
 /// Identity of a send, for exactly-once (architecture, section 9).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SendIdentity {
-    /// The session that sends.
+    /// The first session number of the client that sends: the same after each reconnect.
     pub session: SessionId,
     /// The client's request number.
     pub request: RequestNumber,

@@ -108,6 +108,12 @@ impl SendWindows {
         assert!(window.floor <= window.highest);
     }
 
+    /// Whether anything of this session is remembered.
+    #[must_use]
+    pub fn knows(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
     /// Forgets a session that has ended.
     pub fn expire(&mut self, session: SessionId) {
         self.sessions.remove(&session);
