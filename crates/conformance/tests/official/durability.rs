@@ -178,7 +178,7 @@ async fn restarts_with_another_number_of_shards_keep_everything() {
     let mut expected = 0;
     let mut place: Option<Place> = None;
     for shards in ["1", "2", "1", "2"] {
-        let options = ServerOptions::default().with("BORZOI_SHARDS", shards);
+        let options = ServerOptions::default().with("BORZOI_NODE_SHARDS", shards);
         let server = Server::start(&data, &options);
         let here = match place.take() {
             None => Place::at(server.address(), 8, Durability::Persisted).await,
