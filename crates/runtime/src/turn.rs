@@ -145,6 +145,12 @@ fn log(record: &LogRecord) {
         LogEntry::LogServing { log, commit } => {
             emit!(level, log = log.0, commit = commit.0, "log serves");
         }
+        LogEntry::JournalUsed { records, groups, flushes, flushes_with_records, bytes } => {
+            emit!(
+                level,
+                records, groups, flushes, flushes_with_records, bytes, "journal since the start"
+            );
+        }
         LogEntry::Checkpoint { log, op } => {
             emit!(level, log = log.0, op = op.0, "checkpoint is durable");
         }

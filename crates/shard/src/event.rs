@@ -300,6 +300,19 @@ pub enum LogEntry {
         /// Its commit point.
         commit: Op,
     },
+    /// What the shard's journal did since the start; said at a clean stop.
+    JournalUsed {
+        /// Records written.
+        records: u64,
+        /// Groups written, empty ones included.
+        groups: u64,
+        /// Flushes completed.
+        flushes: u64,
+        /// Flushes that covered at least one record.
+        flushes_with_records: u64,
+        /// Bytes written, padding and trailers included.
+        bytes: u64,
+    },
     /// A checkpoint is durable.
     Checkpoint {
         /// Which log.

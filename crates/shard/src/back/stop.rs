@@ -9,7 +9,7 @@
 //! standing, one after it finds nothing above them.
 
 use super::Back;
-use crate::event::{Effect, ShardMessage};
+use crate::event::{Effect, LogEntry, LogLevel, ShardMessage};
 use crate::lane::api::{LaneReply, Refusal};
 use borzoi_storage::journal::RecordSeq;
 use borzoi_types::{Mono, Now, ShardId};
@@ -107,6 +107,15 @@ impl Back {
     }
 
     fn say_stopped(&mut self) {
+        let usage = self.shared.journal.usage();
+        let entry = LogEntry::JournalUsed {
+            records: usage.records,
+            groups: usage.groups,
+            flushes: usage.flushes,
+            flushes_with_records: usage.flushes_with_records,
+            bytes: usage.bytes_written,
+        };
+        self.shared.log(LogLevel::Info, entry);
         if self.shared.options.shard != ShardId(0) {
             self.shared.send(ShardId(0), ShardMessage::Stopping);
         }
