@@ -11,10 +11,11 @@ use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart
 use borzoi_shard::{Random, SeededRandom};
 use borzoi_storage::sim_disk::{Fate, SimDisk};
 use borzoi_types::{Durability, Duration, Offset};
+use std::collections::BTreeMap;
 use support::model::{End, Model};
 use support::{
-    Action, BOOT_ID, Node, Place, boot_disk, create_stream, create_topic, new_disk, options,
-    start_time,
+    Action, BOOT_ID, Node, Place, boot_disk, create_stream, create_topic, delete_topic, new_disk,
+    options, start_time,
 };
 
 const DURABLE: &str = "durable";
@@ -29,6 +30,10 @@ enum Step {
     Store(&'static str, u32),
     /// Poll `next` with automatic commit.
     Poll(&'static str, u32),
+    /// Create a topic.
+    Create(&'static str),
+    /// Delete a topic.
+    Delete(&'static str),
     /// Let the checkpoint interval pass.
     Checkpoint,
     /// Wait until everything is answered.
@@ -55,6 +60,8 @@ struct Run {
     random: SeededRandom,
     images: Images,
     boot_ids: u8,
+    /// Topics that were seen created, and whether they were seen deleted since.
+    topics: BTreeMap<&'static str, (Place, bool)>,
     /// Images per crash point when there are too many to try all.
     draws: u32,
 }
@@ -75,12 +82,33 @@ impl Run {
         ];
         let random = SeededRandom::new(seed ^ 0xc4a5);
         let (model, images) = (Model::default(), Images::default());
-        Self { node, model, places, random, images, boot_ids: 1, draws }
+        let topics = BTreeMap::new();
+        Self { node, model, places, random, images, boot_ids: 1, topics, draws }
     }
 
     fn workload(&mut self, steps: &[Step]) {
         for step in steps {
             match *step {
+                Step::Create(topic) => {
+                    self.node.command(create_topic(topic, 1, level(topic)));
+                    while self.node.place(topic, 0).is_none() {
+                        assert!(self.turn(), "the command is on its way");
+                    }
+                    let at = self.node.place(topic, 0).expect("just seen");
+                    self.topics.insert(topic, (at, false));
+                    self.places.push((at, level(topic)));
+                }
+                Step::Delete(topic) => {
+                    let at = self.node.place(topic, 0).expect("created");
+                    // From here on nobody knows what is left of it.
+                    self.places.retain(|(place, _)| *place != at);
+                    self.topics.remove(topic);
+                    self.node.command(delete_topic(topic));
+                    while self.node.place(topic, 0).is_some() {
+                        assert!(self.turn(), "the command is on its way");
+                    }
+                    self.topics.insert(topic, (at, true));
+                }
                 Step::Send(topic, partition, count, bytes) => {
                     let at = self.node.place(topic, partition).expect("created");
                     self.model.send(&mut self.node, at, level(topic), count, bytes);
@@ -217,6 +245,11 @@ impl Run {
             Err(error) => panic!("{context}: {error}"),
         };
         node.settle();
+        for (topic, (at, deleted)) in &self.topics {
+            let found = node.place(topic, 0);
+            assert_eq!(found.is_none(), *deleted, "{context}: {topic} is {found:?}");
+            assert!(found.is_none_or(|found| found == *at), "{context}: another {topic}");
+        }
         for (at, _) in self.places.clone() {
             model.check_partition(&mut node, at, &context);
             model.check_stored(&mut node, at, 3, &context);
@@ -231,6 +264,7 @@ impl Run {
             .sends
             .values()
             .filter(|send| send.confirmed.is_some() && !send.may_be_lost)
+            .filter(|send| self.places.iter().any(|(place, _)| *place == send.place))
             .cloned()
             .collect();
         for send in known.iter().rev().take(2) {
@@ -313,6 +347,60 @@ fn large_sends_segments_and_checkpoints_survive_a_crash_at_every_step() {
     ]);
     assert!(run.node.shards[0].back().checkpointer().counters().durable >= 3);
     report("large", &run);
+}
+
+#[test]
+fn topics_that_come_and_go_survive_a_crash_at_every_step() {
+    let mut run = Run::new(2, 14, 12);
+    run.workload(&[
+        Step::Create("one"),
+        Step::Send("one", 0, 1, 10),
+        Step::Send(DURABLE, 0, 1, 10),
+        Step::Create("two"),
+        Step::Send("two", 0, 2, 40_000),
+        Step::Delete("one"),
+        Step::Checkpoint,
+        Step::Send("two", 0, 1, 10),
+        Step::Create("three"),
+        Step::Delete("two"),
+        Step::Send("three", 0, 1, 10),
+        Step::Checkpoint,
+        Step::Wait,
+        Step::Checkpoint,
+        Step::Store("three", 0),
+    ]);
+    report("topics", &run);
+}
+
+#[test]
+fn random_workloads_survive_a_crash_at_every_step() {
+    let mut images = 0;
+    for seed in 100..106u64 {
+        let mut random = SeededRandom::new(seed);
+        let mut run = Run::new(1 + u16::from(seed % 2 == 0), seed, 6);
+        let steps: Vec<Step> = (0..30)
+            .map(|_| {
+                let bytes = [10, 10, 200, 3_000, 45_000];
+                let pick = |random: &mut SeededRandom, n: u64| random.next_u64() % n;
+                let topic = if pick(&mut random, 3) == 0 { FAST } else { DURABLE };
+                let partition = if topic == FAST { 0 } else { pick(&mut random, 2) as u32 };
+                match pick(&mut random, 10) {
+                    0 => Step::Checkpoint,
+                    1 => Step::Wait,
+                    2 => Step::Store(topic, partition),
+                    3 => Step::Poll(topic, partition),
+                    _ => {
+                        let bytes = bytes[pick(&mut random, 5) as usize];
+                        let count = 1 + pick(&mut random, 3) as usize;
+                        Step::Send(topic, partition, count, bytes)
+                    }
+                }
+            })
+            .collect();
+        run.workload(&steps);
+        images += run.images.images;
+    }
+    println!("random: {images} images");
 }
 
 #[test]

@@ -4,14 +4,16 @@
 
 mod support;
 
-use borzoi_metadata::{Change, TopicName};
+use borzoi_metadata::Change;
 use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart, Refusal};
 use borzoi_storage::disk::{Directory, Disk, DiskErrorKind, DiskOperation, FileName};
 use borzoi_storage::sim_disk::{Fate, Fault};
 use borzoi_types::{Durability, Duration, Offset};
-use borzoi_wire::{Identifier, Name};
 use support::model::{End, Model};
-use support::{Node, Place, STREAM, create_stream, create_topic, new_disk, options, start_time};
+use support::{
+    Node, Place, create_stream, create_topic, delete_topic, new_disk, options, start_time,
+    topic_name,
+};
 
 fn node_with_topics() -> (Node, Place, Place) {
     let mut node = Node::start(new_disk(), &options(1), start_time(), 5);
@@ -25,18 +27,8 @@ fn node_with_topics() -> (Node, Place, Place) {
     (node, durable, fast)
 }
 
-fn delete_topic(name: &str) -> Change {
-    Change::DeleteTopic(TopicName {
-        stream: Identifier::Name(Name::new(STREAM).unwrap()),
-        topic: Identifier::Name(Name::new(name).unwrap()),
-    })
-}
-
 fn purge_topic(name: &str) -> Change {
-    Change::PurgeTopic(TopicName {
-        stream: Identifier::Name(Name::new(STREAM).unwrap()),
-        topic: Identifier::Name(Name::new(name).unwrap()),
-    })
+    Change::PurgeTopic(topic_name(name))
 }
 
 fn send_ok(

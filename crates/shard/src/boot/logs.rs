@@ -131,6 +131,11 @@ fn read_checkpoints(
         })
         .collect();
     kept.sort_unstable();
+    // A process that was killed between the rename and the sync of the directory leaves a name that
+    // the next power cut may take back. From here on the new generation relies on it.
+    for op in &kept {
+        disk.sync(&FileName::Checkpoint { log, op: *op })?;
+    }
     assert_eq!(kept.last(), Some(&checkpoint.op), "newer ones were set aside");
     Ok((Some(checkpoint), kept))
 }

@@ -9,7 +9,9 @@
 
 pub mod model;
 
-use borzoi_metadata::{Change, Command, CreateTopic, PasswordHash, TopicDefaults, TopicOptions};
+use borzoi_metadata::{
+    Change, Command, CreateTopic, PasswordHash, TopicDefaults, TopicName, TopicOptions,
+};
 use borzoi_shard::boot::{BootError, BootOptions, BootSeams, NodeBoot, RootUser, boot};
 use borzoi_shard::front::FrontMessage;
 use borzoi_shard::lane::api::{LaneReply, LaneRequest, LaneRequestKind, Origin, Ticket};
@@ -421,6 +423,19 @@ pub fn create_topic(name: &str, partitions: u32, durability: Durability) -> Chan
         partitions,
         options,
     })
+}
+
+/// The command that deletes a topic.
+pub fn delete_topic(name: &str) -> Change {
+    Change::DeleteTopic(topic_name(name))
+}
+
+/// A topic of [`STREAM`].
+pub fn topic_name(name: &str) -> TopicName {
+    TopicName {
+        stream: Identifier::Name(Name::new(STREAM).unwrap()),
+        topic: Identifier::Name(Name::new(name).unwrap()),
+    }
 }
 
 /// The time at which tests begin.
