@@ -1,8 +1,9 @@
 //! Formatting a data directory, and the switch to a new journal generation at every start.
 //!
 //! Crash argument, step by step:
-//! 1. The superblock that recovery read is written again, all copies: what it rested on may never
-//!    have been synced, and the next step overwrites files it may still name after a power loss.
+//! 1. The superblock that recovery read is written again, all copies, and the live journal files
+//!    are synced: what recovery rested on may never have been synced, and the next step overwrites
+//!    files that it might name after a power loss.
 //! 2. What a solo node cut off is kept aside.
 //! 3. The carried records are written into files the live generation does not need, and flushed,
 //!    and a mark behind them. A crash up to here leaves generation g live and whole; the nonce in
@@ -144,6 +145,11 @@ pub fn begin_generation(
     assert!(options.shards > 0 && options.shards <= SHARDS_MAX, "the configuration bounds shards");
     assert_eq!(carried.len(), usize::from(options.shards), "one list of records per shard");
     let settled = superblock::rewrite(disk, &recovered.superblock, recovered.sequence_max)?;
+    // What recovery read may never have been synced: a trailer that frees a file, read from the
+    // cache of a process that was killed, must not be lost after that file has been overwritten.
+    for slot in &recovered.live {
+        disk.sync(&FileName::Journal(*slot))?;
+    }
     let aside_lost = keep_aside(disk, recovered)?;
 
     let generation = settled.generation + 1;
