@@ -12,7 +12,9 @@ use super::timers::Timer;
 use super::{Cx, Front, FrontMessage, replies};
 use crate::lane::api::{LaneReply, LaneRequest, LaneRequestKind, Origin, Ticket};
 use crate::metadata_host::Asker;
-use borzoi_metadata::{ClosedConnection, Command, Outcome, PartitionPlace, Resolved};
+use borzoi_metadata::{
+    ClosedConnection, Command, CompletedHandover, Outcome, PartitionPlace, Resolved,
+};
 use borzoi_types::{LogId, Mono, Op, PartitionKey, ShardId};
 use borzoi_wire::frame::ReplyTo;
 use borzoi_wire::{ErrorCode, Secret};
@@ -36,6 +38,8 @@ pub(crate) enum Waiting {
     Lanes(LanesWait),
     /// One such partition; the ticket is that of the change.
     Deletion(Ticket),
+    /// A hand-over waits for its old owner to have committed what it was given.
+    Draining(CompletedHandover),
     /// Nobody waits: the server told the log that connections were lost.
     Lost(Vec<ClosedConnection>),
     /// Nobody waits: the server keeps house, and does so again later if this is refused.

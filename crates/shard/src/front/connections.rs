@@ -80,14 +80,14 @@ impl Front {
         self.pump(connection, cx);
     }
 
-    pub(super) fn connection_closed(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
+    pub(super) fn connection_closed(&mut self, connection: ConnectionId) {
         let Some(state) = self.connections.remove(&connection) else { return };
         self.admission.close(connection, address_of(&state.peer));
         if let Some(deadline) = state.login_deadline {
             self.timers.cancel(deadline, Timer::LoginDeadline(connection));
         }
         if let Some(binding) = state.binding {
-            self.session_lost(connection, binding, cx);
+            self.session_lost(connection, binding);
         }
     }
 

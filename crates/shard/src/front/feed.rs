@@ -267,20 +267,21 @@ impl Front {
                 | Notice::UserChanged(_)
                 | Notice::TokenDeleted { .. }
                 | Notice::GroupChanged(_)
-                | Notice::GroupDeleted(_)
-                | Notice::HandoverStarted { .. } => {}
+                | Notice::GroupDeleted(_) => {}
+                Notice::HandoverStarted { group, partition } => {
+                    self.handover_started(*group, *partition, cx);
+                }
             }
         }
     }
 
     /// A session is over: a connection that still holds it is closed.
     fn session_ended(&mut self, session: SessionRef, cx: &mut Cx<'_>) {
-        let holder = self.connections.iter().find(|(_, state)| {
-            state
-                .binding
-                .is_some_and(|it| (it.client, it.session) == (session.client, session.session))
+        let holder = self.bound.get(&session.client).copied().filter(|connection| {
+            let binding = self.connections.get(connection).and_then(|state| state.binding);
+            binding.is_some_and(|binding| binding.session == session.session)
         });
-        if let Some((&connection, _)) = holder {
+        if let Some(connection) = holder {
             cx.log(LogLevel::Info, format!("session {} ended", session.session));
             self.close(connection, CloseReason::Evicted, cx);
         }

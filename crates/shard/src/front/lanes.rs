@@ -36,6 +36,7 @@ impl Front {
         let wait = match self.waiting.remove(&ticket) {
             Some(Waiting::Lane(wait)) => wait,
             Some(Waiting::Deletion(change)) => return self.deletion_answered(change, &reply, cx),
+            Some(Waiting::Draining(handover)) => return self.drained(handover, &reply, cx),
             other => panic!("a lane answered {ticket:?}, which is {other:?}"),
         };
         let LaneWait { caller, target, running } = *wait;
@@ -64,7 +65,7 @@ impl Front {
                     Reply::ConsumerOffset(offset)
                 }))
             }
-            LaneReply::Created => panic!("nobody asked whether a partition was created"),
+            LaneReply::Created | LaneReply::Drained => panic!("no client asked for {reply:?}"),
             LaneReply::Refused(refusal) => {
                 if let Refusal::Damaged { file, position } = &refusal {
                     let what = format!("damaged data in {file} at {position}");

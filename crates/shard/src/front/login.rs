@@ -256,7 +256,7 @@ impl Front {
         };
         let binding = Binding { client: to.client, session, user: key, with_token };
         if !self.connections.contains_key(&place.connection) {
-            return self.session_lost(place.connection, binding, cx);
+            return self.session_lost(place.connection, binding);
         }
         self.bind(place.connection, binding, cx);
         self.tell(place, applied.at.op);
@@ -272,8 +272,9 @@ impl Front {
             self.timers.cancel(deadline, Timer::LoginDeadline(connection));
         }
         if let Some(before) = before.filter(|before| before.client != binding.client) {
-            self.session_lost(connection, before, cx);
+            self.session_lost(connection, before);
         }
+        self.bound.insert(binding.client, connection);
         self.admission.logged_in(connection);
         cx.effects.push(Effect::SetFrameLimit { connection, bytes: FRAME_BYTES_MAX });
         self.watch_member(connection, cx);

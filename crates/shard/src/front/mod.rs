@@ -61,7 +61,7 @@ use crate::metadata_host::MetadataHost;
 use crate::random::Random;
 use admission::Admission;
 use borzoi_metadata::{ClosedConnection, Metadata};
-use borzoi_types::{Body, LogId, Mono, Now, Op, SessionId, ShardId, StreamId, TopicId};
+use borzoi_types::{Body, ClientId, LogId, Mono, Now, Op, SessionId, ShardId, StreamId, TopicId};
 use bytes::{Bytes, BytesMut};
 use command::Waiting;
 use connection::{Connection, Place};
@@ -202,6 +202,8 @@ pub struct Front {
     failed_logins: FailedLogins,
     remembered: RememberedPasswords,
     connections: BTreeMap<ConnectionId, Connection>,
+    /// The newest connection of each identity that is signed in here.
+    bound: BTreeMap<ClientId, ConnectionId>,
     waiting: BTreeMap<Ticket, Waiting>,
     passwords: BTreeMap<PasswordTicket, PasswordWait>,
     ticket: u64,
@@ -245,6 +247,7 @@ impl Front {
             failed_logins: FailedLogins::default(),
             remembered: RememberedPasswords::new(key),
             connections: BTreeMap::new(),
+            bound: BTreeMap::new(),
             waiting: BTreeMap::new(),
             passwords: BTreeMap::new(),
             ticket: 0,
@@ -278,7 +281,7 @@ impl Front {
                 self.connection_opened(connection, &peer, transport, cx);
             }
             FrontEvent::Frame { connection, frame } => self.frame_arrived(connection, frame, cx),
-            FrontEvent::ConnectionClosed { connection } => self.connection_closed(connection, cx),
+            FrontEvent::ConnectionClosed { connection } => self.connection_closed(connection),
             FrontEvent::Password { ticket, outcome } => self.password_done(ticket, outcome, cx),
             FrontEvent::Host(stats) => self.host_stats = *stats,
             FrontEvent::Tick => self.tick(cx),

@@ -12,14 +12,16 @@ use super::request::Step;
 use super::timers::Timer;
 use super::{Cx, Front, replies};
 use crate::event::{CloseReason, ConnectionId, Effect};
+use crate::lane::api::{LaneReply, LaneRequest, LaneRequestKind, Origin};
 use borzoi_metadata::{
-    Change, ClosedConnection, Command, CompletedHandover, HandoverCause, Outcome, SessionRef,
+    Change, ClosedConnection, Command, CompletedHandover, GroupKey, HandoverCause, Outcome,
+    SessionRef,
 };
 use borzoi_types::limits::{
     FRAME_BYTES_BEFORE_LOGIN_MAX, HANDOVER_SECONDS_MAX, HEARTBEAT_SECONDS_MAX,
     HOUSEKEEPING_ENTRIES_MAX, SESSION_AWAY_SECONDS_MIN,
 };
-use borzoi_types::{Duration, Micros};
+use borzoi_types::{Duration, Micros, PartitionKey};
 use borzoi_wire::Reply;
 use borzoi_wire::frame::{EvictionReason, ReplyTo};
 
@@ -50,8 +52,11 @@ impl Front {
     ) {
         assert!(matches!(applied.outcome, Outcome::Applied(_)), "a logout always applies");
         let connection = place.connection;
+        let binding = self.connections.get_mut(&connection).and_then(|it| it.binding.take());
+        if let Some(binding) = binding {
+            self.unbind(connection, binding);
+        }
         if let Some(state) = self.connections.get_mut(&connection) {
-            state.binding = None;
             let deadline = login_deadline(cx.now.mono);
             state.login_deadline = Some(deadline);
             self.timers.set(deadline, Timer::LoginDeadline(connection));
@@ -63,14 +68,16 @@ impl Front {
     }
 
     /// A connection that held a session is gone, or holds another one now.
-    pub(super) fn session_lost(
-        &mut self,
-        connection: ConnectionId,
-        binding: Binding,
-        _cx: &mut Cx<'_>,
-    ) {
+    pub(super) fn session_lost(&mut self, connection: ConnectionId, binding: Binding) {
+        self.unbind(connection, binding);
         let connection = self.stamp(connection);
         self.lost.push(ClosedConnection { client: binding.client, connection });
+    }
+
+    fn unbind(&mut self, connection: ConnectionId, binding: Binding) {
+        if self.bound.get(&binding.client) == Some(&connection) {
+            self.bound.remove(&binding.client);
+        }
     }
 
     /// Tells the log of lost connections, many with one command.
@@ -128,6 +135,41 @@ impl Front {
             cx.effects.push(Effect::Reply { connection, parts });
         }
         self.close(connection, CloseReason::Idle, cx);
+    }
+
+    /// A partition is to move to another member. The shard that its old owner is connected to asks
+    /// the lane when the owner has committed what it was given: its polls went the same way before.
+    pub(super) fn handover_started(
+        &mut self,
+        group: GroupKey,
+        partition: PartitionKey,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(pending) = self.metadata.pending_handover(partition, group) else { return };
+        if !self.bound.contains_key(&pending.from) {
+            return;
+        }
+        let ticket = self.next_ticket();
+        let started = pending.handover.started;
+        let handover =
+            CompletedHandover { group, partition, started, cause: HandoverCause::Drained };
+        self.waiting.insert(ticket, Waiting::Draining(handover));
+        let origin = Origin { shard: self.options.shard, ticket };
+        let kind = LaneRequestKind::AwaitDrained { group: pending.group_place.group };
+        let lane = pending.partition.lane;
+        cx.behind.submit(cx.now, LaneRequest { origin, key: partition, lane, kind }, cx.effects);
+    }
+
+    /// A lane has answered. Anything but "drained" leaves the hand-over to its time-out.
+    pub(super) fn drained(
+        &mut self,
+        handover: CompletedHandover,
+        reply: &LaneReply,
+        cx: &mut Cx<'_>,
+    ) {
+        if matches!(reply, LaneReply::Drained) {
+            self.keep_house(Change::CompleteHandovers(vec![handover]), cx);
+        }
     }
 
     /// Shard 0: proposes the end of what has outlived its time.

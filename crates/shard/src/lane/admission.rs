@@ -60,6 +60,11 @@ impl Lane {
             LaneRequestKind::Poll { start, count, consumer, auto_commit } => {
                 self.poll(key, origin, (start, count, consumer, auto_commit), shared);
             }
+            LaneRequestKind::AwaitDrained { group } => {
+                let committed = self.committed_of(key, group);
+                let drained = self.draining.wait(key, group, origin, committed);
+                self.answer_drained(&drained, shared);
+            }
             LaneRequestKind::AwaitCreated => shared.reply(origin, LaneReply::Created),
             LaneRequestKind::AwaitDeleted => self.await_deleted(key, origin, shared),
         }

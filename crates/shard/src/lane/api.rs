@@ -122,6 +122,12 @@ pub enum LaneRequestKind {
     /// Answer [`LaneReply::KeyDeleted`] as soon as the lane has committed the deletion of the key;
     /// for deletes and purges, which are confirmed only then.
     AwaitDeleted,
+    /// Answer [`LaneReply::Drained`] as soon as a consumer group has committed all it was given of
+    /// the partition; for hand-overs between its members.
+    AwaitDrained {
+        /// Which group.
+        group: GroupId,
+    },
     /// Answer [`LaneReply::Created`] as soon as the lane has committed the creation of the key.
     AwaitCreated,
 }
@@ -220,6 +226,8 @@ pub enum LaneReply {
     },
     /// The partition exists in the lane.
     Created,
+    /// The group has committed all it was given.
+    Drained,
     /// Nothing was executed; the refusal says why and whether to retry.
     Refused(Refusal),
     /// The key is gone for ever: apply metadata up to `by` and resolve again, once.

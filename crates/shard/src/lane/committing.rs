@@ -2,13 +2,13 @@
 
 use super::Lane;
 use super::admission::send_key;
-use super::api::{LaneReply, Origin, Refusal};
+use super::api::{ConsumerKey, LaneReply, Origin, Refusal};
 use super::operation::{self, Entry};
 use super::state::Outcome;
 use crate::back::shared::Shared;
 use crate::log_host::is_for_user;
 use borzoi_consensus::Prepare;
-use borzoi_types::{Op, PartitionKey};
+use borzoi_types::{GroupId, Offset, Op, PartitionKey};
 
 impl Lane {
     /// Applies a committed operation and answers who waits for it.
@@ -87,6 +87,12 @@ impl Lane {
                 if partition.is_some_and(|p| p.auto_committed(*consumer, *offset)) {
                     self.auto_commits.insert((*key, *consumer));
                 }
+                if let ConsumerKey::Group(group) = consumer {
+                    self.drained(*key, *group, shared);
+                }
+            }
+            Entry::StoreOffset { key, consumer: ConsumerKey::Group(group), .. } => {
+                self.drained(*key, *group, shared);
             }
             Entry::Create { key, .. } => self.after_create(*key, shared),
             Entry::Delete { key, by } => self.after_delete(*key, *by, shared),
@@ -118,8 +124,26 @@ impl Lane {
         self.reservations.remove(key);
         self.flush_wanted.remove(&key);
         let waiting: Vec<Origin> = self.deleted_waiters.remove(&key).unwrap_or_default();
-        for origin in waiting {
+        for origin in waiting.into_iter().chain(self.draining.forget(key)) {
             shared.reply(origin, LaneReply::KeyDeleted { by });
+        }
+    }
+
+    /// Answers who waits for a group to have committed all it was given, if it has.
+    fn drained(&mut self, key: PartitionKey, group: GroupId, shared: &mut Shared) {
+        let committed = self.committed_of(key, group);
+        let drained = self.draining.take_drained(key, group, committed);
+        self.answer_drained(&drained, shared);
+    }
+
+    /// What a group has committed of a partition.
+    pub(super) fn committed_of(&self, key: PartitionKey, group: GroupId) -> Option<Offset> {
+        self.state.partition(key)?.offset(ConsumerKey::Group(group))
+    }
+
+    pub(super) fn answer_drained(&self, waiting: &[Origin], shared: &mut Shared) {
+        for origin in waiting {
+            shared.reply(*origin, LaneReply::Drained);
         }
     }
 }

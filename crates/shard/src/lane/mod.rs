@@ -16,6 +16,7 @@ pub mod admission;
 pub mod api;
 pub mod checkpoint;
 pub mod committing;
+pub mod draining;
 pub mod forming;
 pub mod operation;
 pub mod reads;
@@ -27,6 +28,7 @@ use crate::back::shared::Shared;
 use crate::event::{FatalError, LogEntry, LogLevel};
 use crate::lane::api::{ConsumerKey, LaneReply, Origin, Refusal};
 use crate::lane::checkpoint::LaneCheckpoint;
+use crate::lane::draining::Draining;
 use crate::lane::forming::{ClaimOffsets, InFlight, Queued};
 use crate::lane::operation::Entry;
 use crate::lane::reservation::{ReservationMode, Reservations};
@@ -98,6 +100,8 @@ pub struct Lane {
     /// Partitions with closed chunks to write.
     flush_wanted: BTreeSet<PartitionKey>,
     deleted_waiters: BTreeMap<PartitionKey, Vec<Origin>>,
+    /// What consumer groups have been given and not committed.
+    draining: Draining,
     /// Metadata operation up to which the reconciler has compared.
     pub(crate) reconciled: Option<Op>,
     checkpoint: Option<LaneCheckpoint>,
@@ -147,6 +151,7 @@ impl Lane {
             removed: BTreeMap::new(),
             flush_wanted: BTreeSet::new(),
             deleted_waiters: BTreeMap::new(),
+            draining: Draining::default(),
             reconciled: None,
             checkpoint: None,
             counters: LaneCounters::default(),
@@ -364,6 +369,7 @@ impl Lane {
         for (_, waiters) in core::mem::take(&mut self.deleted_waiters) {
             origins.extend(waiters);
         }
+        origins.extend(self.draining.forget_all());
         for origin in origins {
             shared.reply(origin, LaneReply::Refused(refusal.clone()));
         }

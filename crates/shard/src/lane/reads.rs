@@ -20,8 +20,15 @@ pub struct WaitingRead {
     pub log: LogId,
     key: PartitionKey,
     origin: Origin,
-    commit_for: Option<ConsumerKey>,
+    reader: Reader,
     cursor: Box<ReadCursor>,
+}
+
+/// Who reads, and what follows from it.
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    consumer: ConsumerKey,
+    auto_commit: bool,
 }
 
 type Poll = (PollStart, u32, ConsumerKey, bool);
@@ -43,41 +50,46 @@ impl Lane {
             PollStart::Last => ReadStart::Last(count),
             PollStart::Next => ReadStart::Offset(partition.next_for(consumer)),
         };
-        let commit_for = auto_commit.then_some(consumer);
+        if let ConsumerKey::Group(group) = consumer {
+            self.draining.read_started(key, group);
+        }
+        let reader = Reader { consumer, auto_commit };
+        let partition = self.state.partition_mut(key).expect("the caller has looked");
         let plan = partition.log.plan_read(&mut shared.cache, start, count, POLL_REPLY_BYTES_MAX);
-        self.continue_read(key, origin, commit_for, plan, shared);
+        self.continue_read(key, origin, reader, plan, shared);
     }
 
     /// Goes on with a poll whose disk request has ended.
     pub fn resume_read(&mut self, read: WaitingRead, result: DiskResult, shared: &mut Shared) {
-        let WaitingRead { key, origin, commit_for, cursor, .. } = read;
+        let WaitingRead { key, origin, reader, cursor, .. } = read;
         let Some(partition) = self.state.partition_mut(key) else {
             return self.answer_deleted(origin, self.state.deleted_by(), shared);
         };
         let plan = partition.log.resume(&mut shared.cache, cursor, result);
-        self.continue_read(key, origin, commit_for, plan, shared);
+        self.continue_read(key, origin, reader, plan, shared);
     }
 
     fn continue_read(
         &mut self,
         key: PartitionKey,
         origin: Origin,
-        commit_for: Option<ConsumerKey>,
+        reader: Reader,
         plan: Result<ReadPlan, ReadError>,
         shared: &mut Shared,
     ) {
         match plan {
             Ok(ReadPlan::Ready(outcome)) => {
-                self.answer_poll(key, origin, commit_for, outcome, shared);
+                self.answer_poll(key, origin, reader, outcome, shared);
             }
             Ok(ReadPlan::Disk { request, cursor }) => {
                 let ticket = shared.disk.submit(DiskQueue::Pool, request);
-                let read = WaitingRead { log: self.log, key, origin, commit_for, cursor };
+                let read = WaitingRead { log: self.log, key, origin, reader, cursor };
                 shared.tickets.insert(ticket, TicketOwner::Read(Box::new(read)));
             }
             Err(error) => {
                 let refusal = refusal_for(key, &error, shared);
                 shared.reply(origin, LaneReply::Refused(refusal));
+                self.read_ended(key, reader, None, shared);
             }
         }
     }
@@ -86,22 +98,39 @@ impl Lane {
         &mut self,
         key: PartitionKey,
         origin: Origin,
-        commit_for: Option<ConsumerKey>,
+        reader: Reader,
         outcome: ReadOutcome,
         shared: &mut Shared,
     ) {
         let partition = self.state.partition_mut(key).expect("the caller has looked");
         let current_offset = partition.current_offset().unwrap_or(Offset::ZERO);
-        if let (Some(consumer), Some(last)) = (commit_for, outcome.last)
+        if let Some(last) = outcome.last
+            && reader.auto_commit
             && self.serving
-            && partition.delivered(consumer, last)
+            && partition.delivered(reader.consumer, last)
         {
-            self.auto_commits.insert((key, consumer));
+            self.auto_commits.insert((key, reader.consumer));
             shared.work.insert(self.log);
         }
+        self.read_ended(key, reader, outcome.last, shared);
         let reply =
             LaneReply::Polled { current_offset, count: outcome.messages, batches: outcome.batches };
         shared.reply(origin, reply);
+    }
+
+    /// A poll is answered: a group may have been waiting for that before it hands over.
+    fn read_ended(
+        &mut self,
+        key: PartitionKey,
+        reader: Reader,
+        last: Option<Offset>,
+        shared: &mut Shared,
+    ) {
+        if let ConsumerKey::Group(group) = reader.consumer {
+            let committed = self.committed_of(key, group);
+            let drained = self.draining.read_ended(key, group, last, committed);
+            self.answer_drained(&drained, shared);
+        }
     }
 }
 

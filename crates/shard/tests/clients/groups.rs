@@ -84,7 +84,7 @@ fn members_join_sync_poll_their_partitions_and_are_told_to_sync_when_one_moves()
         let outsider = polled(poll(&mut second, &mut world, 0));
         assert_eq!(outsider.partition, PARTITION_RESYNC, "no member");
         join(&mut second, &mut world).payload();
-        world.advance(Duration::from_secs(35));
+        // All that was polled is committed, so the partition moves at once.
         let (mine, yours) =
             (sync(&mut first, &mut world).unwrap(), sync(&mut second, &mut world).unwrap());
         assert_eq!((mine.len(), yours.len()), (1, 1), "{mine:?} {yours:?}");
@@ -95,6 +95,46 @@ fn members_join_sync_poll_their_partitions_and_are_told_to_sync_when_one_moves()
         let refused = store(&mut first, &mut world, moved, 0);
         assert_eq!(refused, Answer::Denied(ErrorCode::ResourceNotFound));
         assert_eq!(details(&mut first, &mut world).unwrap().members.len(), 2);
+    }
+}
+
+#[test]
+fn a_partition_in_flight_stays_until_its_owner_has_committed_or_half_a_minute_is_over() {
+    for shards in [1, 2] {
+        for commits in [true, false] {
+            let mut world = World::new(shards);
+            let mut old = Client::root(&mut world, 0, 5);
+            old.prepare(&mut world, 2);
+            create(&mut old, &mut world).payload();
+            join(&mut old, &mut world).payload();
+            for partition in 0..2 {
+                old.send(&mut world, partition, &[b"0", b"1"]);
+                assert_eq!(polled(poll(&mut old, &mut world, partition)).messages.len(), 2);
+            }
+            let mut new = Client::root(&mut world, 1, 6);
+            join(&mut new, &mut world).payload();
+            assert_eq!(sync(&mut new, &mut world), Some(vec![]), "nothing has moved yet");
+            let kept = sync(&mut old, &mut world).unwrap();
+            assert_eq!(kept.len(), 1, "and what is to move is not polled any more");
+            let moving = 1 - kept[0];
+            let resync = polled(poll(&mut old, &mut world, moving));
+            assert_eq!(resync.partition, PARTITION_RESYNC);
+            if commits {
+                store(&mut old, &mut world, moving, 0).payload();
+                assert_eq!(sync(&mut new, &mut world), Some(vec![]), "the last one is missing");
+                store(&mut old, &mut world, moving, 1).payload();
+            } else {
+                for _ in 0..4 {
+                    world.advance(Duration::from_secs(8));
+                    old.ping(&mut world).payload();
+                    new.ping(&mut world).payload();
+                }
+            }
+            assert_eq!(sync(&mut new, &mut world), Some(vec![moving]));
+            let first = polled(poll(&mut new, &mut world, moving)).messages.len();
+            assert_eq!(first, if commits { 0 } else { 2 });
+            world.assert_at_rest_but(usize::from(!commits));
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The front, driven with wire frames over a whole node.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 mod client;
 mod connection_rules;
 mod exactly_once;
