@@ -3,8 +3,12 @@
 //! Invariant: a reader never panics on any input and never allocates more than the input could
 //! describe; a writer produces exactly what the reader accepts.
 
+use borzoi_types::Op;
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
+
+/// Largest operation number that is read from outside.
+const OP_MAX: Op = Op(1 << 60);
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -86,6 +90,13 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
         Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// An operation number. A log that takes a billion operations a second reaches the limit after
+    /// thirty years, so a larger number is damage, and arithmetic on these cannot overflow.
+    pub(crate) fn op(&mut self) -> Result<Op, DecodeError> {
+        let op = Op(self.u64()?);
+        if op > OP_MAX { Err(self.invalid("op")) } else { Ok(op) }
     }
 
     pub(crate) fn u128(&mut self) -> Result<u128, DecodeError> {

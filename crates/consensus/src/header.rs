@@ -132,7 +132,7 @@ impl PrepareHeader {
     /// Whether this header directly follows `below`.
     #[must_use]
     pub fn follows(&self, below: Anchor) -> bool {
-        self.op.get() == below.op.get() + 1 && self.parent == below.checksum
+        self.op.get().checked_sub(1) == Some(below.op.get()) && self.parent == below.checksum
     }
 
     /// The 128 bytes of the module's layout, with the checksum as it stands.
@@ -178,8 +178,8 @@ impl PrepareHeader {
             cluster: ClusterId(reader.u128()?),
             log: LogId(reader.u32()?),
             view: View(reader.u32()?),
-            op: Op(reader.u64()?),
-            commit: Op(reader.u64()?),
+            op: reader.op()?,
+            commit: reader.op()?,
             timestamp: Micros(reader.u64()?),
             body_len: reader.u32()?,
             config_epoch: reader.u32()?,
@@ -199,7 +199,7 @@ impl PrepareHeader {
 
     fn check(&self) -> Result<(), DecodeError> {
         let invalid = |field| Err(DecodeError::Invalid { what: WHAT, field });
-        if self.op == Op::ZERO || self.op == Op::MAX {
+        if self.op == Op::ZERO {
             return invalid("op");
         }
         if self.commit >= self.op {

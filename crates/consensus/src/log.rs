@@ -166,7 +166,7 @@ impl Log {
         if op == self.base.op {
             return Some(self.base.checksum);
         }
-        if op.next() == self.chained_from {
+        if op.get() == self.chained_from.get() - 1 {
             return Some(self.expected);
         }
         if op >= self.chained_from || op <= self.applied {
@@ -269,6 +269,11 @@ impl Log {
         }
     }
 
+    /// Whether a log that ends at `op` fits in memory above this base.
+    pub(crate) fn reaches(&self, op: Op) -> bool {
+        op.get().saturating_sub(self.base.op.get()) <= limits::LOG_OPS_RETAINED_MAX as u64
+    }
+
     /// Makes this log end like `suffix`. Slots of the same identity are kept with all they have.
     ///
     /// Returns false, changing nothing, when the suffix ends below what is applied: it is old.
@@ -281,6 +286,7 @@ impl Log {
             return Err(Diverged);
         }
         let keep = suffix.head.op.get() - self.base.op.get();
+        assert!(keep <= limits::LOG_OPS_RETAINED_MAX as u64, "checked by `reaches`");
         let keep = usize::try_from(keep).expect("logs fit in memory");
         while self.slots.len() > keep {
             self.drop_last();

@@ -175,3 +175,7 @@ fn suffix_between(suffix: &LogSuffix, commit: Op, head: Op) -> LogSuffix {
     let evidence = vec![Evidence::Clean; headers.len()];
     LogSuffix { head: Anchor { op: head, checksum }, headers, evidence }
 }
+
+#[cfg(test)]
+#[path = "merge_tests.rs"]
+mod tests;

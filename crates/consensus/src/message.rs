@@ -311,31 +311,31 @@ impl Message {
         Ok(match kind {
             1 => Self::Prepare {
                 view: View(reader.u32()?),
-                commit: Op(reader.u64()?),
+                commit: reader.op()?,
                 round: reader.u64()?,
                 prepare: read_prepare(reader, body())?,
             },
             2 => Self::PrepareOk {
                 view: View(reader.u32()?),
                 held: read_anchor(reader)?,
-                commit: Op(reader.u64()?),
+                commit: reader.op()?,
                 round: reader.u64()?,
             },
             3 => Self::Commit {
                 view: View(reader.u32()?),
                 commit: read_anchor(reader)?,
-                head: Op(reader.u64()?),
+                head: reader.op()?,
                 round: reader.u64()?,
             },
             4 => Self::StartViewChange { view: View(reader.u32()?), target: View(reader.u32()?) },
             5 => Self::DoViewChange(Box::new(read_do_view_change(reader)?)),
             6 => Self::StartView(Box::new(read_start_view(reader)?)),
             7 => Self::RequestStartView { view: View(reader.u32()?), nonce: reader.u64()? },
-            8 => Self::RequestHeaders { top: read_anchor(reader)?, low: Op(reader.u64()?) },
+            8 => Self::RequestHeaders { top: read_anchor(reader)?, low: reader.op()? },
             9 => Self::Headers { headers: read_headers(reader)? },
             10 => Self::RequestPrepares { wanted: read_wanted(reader)? },
             11 => Self::RepairPrepare { prepare: read_prepare(reader, body())? },
-            12 => Self::Released { through: Op(reader.u64()?) },
+            12 => Self::Released { through: reader.op()? },
             other => return Err(DecodeError::Format { what: WHAT, found: u32::from(other) }),
         })
     }
@@ -347,7 +347,7 @@ fn write_anchor(writer: &mut Writer, anchor: Anchor) {
 }
 
 fn read_anchor(reader: &mut Reader<'_>) -> Result<Anchor, DecodeError> {
-    Ok(Anchor { op: Op(reader.u64()?), checksum: reader.u128()? })
+    Ok(Anchor { op: reader.op()?, checksum: reader.u128()? })
 }
 
 fn read_prepare(reader: &mut Reader<'_>, body: Bytes) -> Result<Arc<Prepare>, DecodeError> {
@@ -390,8 +390,8 @@ fn read_do_view_change(reader: &mut Reader<'_>) -> Result<DoViewChange, DecodeEr
     let mut dvc = DoViewChange {
         view: View(reader.u32()?),
         log_view: View(reader.u32()?),
-        commit: Op(reader.u64()?),
-        released: Op(reader.u64()?),
+        commit: reader.op()?,
+        released: reader.op()?,
         suffix: LogSuffix::read(reader)?,
         must_learn: reader.flag("must_learn")?,
         attachment: Bytes::new(),
@@ -420,8 +420,8 @@ fn read_start_view(reader: &mut Reader<'_>) -> Result<StartView, DecodeError> {
     let start = StartView {
         view: View(reader.u32()?),
         nonce: reader.u64()?,
-        commit: Op(reader.u64()?),
-        released: Op(reader.u64()?),
+        commit: reader.op()?,
+        released: reader.op()?,
         suffix: LogSuffix::read(reader)?,
     };
     if start.suffix.below().op > start.commit {

@@ -303,6 +303,9 @@ impl<'a> Chain<'a> {
     /// Moves the head over holes that lie below what is known to be committed.
     fn bridge(&mut self) {
         let known = self.known_above();
+        if known.contains_key(&self.head.op.next()) {
+            return; // No hole: it contradicts the head (a transferred checkpoint), or it were taken.
+        }
         let commit = known.values().map(|(header, _)| header.commit).max();
         let commit = commit.unwrap_or(Op::ZERO).max(self.commit());
         self.view_state.commit = commit;
@@ -312,9 +315,6 @@ impl<'a> Chain<'a> {
         }
         // Everything between the commit and `end` is known, so the uncommitted suffix has no hole.
         let Some((_, (top, evidence))) = known.range(..end).next_back() else { return };
-        if top.op == self.head.op.next() {
-            return; // It does not follow the head, or it would have been taken.
-        }
         self.lower.append(&mut self.chained);
         self.chained.insert(top.op, (*top, *evidence));
         self.head = top.anchor();
@@ -544,3 +544,7 @@ impl Settled {
         assert!(below.op <= self.view_state.commit, "a gap lies below the commit");
     }
 }
+
+#[cfg(test)]
+#[path = "settle_tests.rs"]
+mod tests;

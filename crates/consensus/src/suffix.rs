@@ -117,7 +117,7 @@ impl LogSuffix {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let head = Anchor { op: Op(reader.u64()?), checksum: reader.u128()? };
+        let head = Anchor { op: reader.op()?, checksum: reader.u128()? };
         let count = reader.count("suffix length", HEADER_BYTES + 1, SUFFIX_OPS_MAX)?;
         let mut headers = Vec::with_capacity(count);
         let mut evidence = Vec::with_capacity(count);

@@ -107,7 +107,7 @@ impl ViewState {
             cluster: ClusterId(reader.u128()?),
             view: View(reader.u32()?),
             log_view: View(reader.u32()?),
-            commit: Op(reader.u64()?),
+            commit: reader.op()?,
             suffix: LogSuffix::read(&mut reader)?,
             must_learn: flags & FLAG_MUST_LEARN != 0,
         };

@@ -21,7 +21,7 @@ fn kinds() -> impl Strategy<Value = PrepareKind> {
 prop_compose! {
     fn prepares()(
         parent in any::<u128>(), cluster in any::<u128>(), log in any::<u32>(),
-        view in any::<u32>(), op in 1..u64::MAX - 1, below in any::<u64>(),
+        view in any::<u32>(), op in 1..1u64 << 60, below in any::<u64>(),
         timestamp in any::<u64>(), kind in kinds(),
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) -> Arc<Prepare> {
@@ -90,8 +90,12 @@ prop_compose! {
     }
 }
 
+fn ops() -> impl Strategy<Value = u64> {
+    0..=1u64 << 60
+}
+
 fn anchors() -> impl Strategy<Value = Anchor> {
-    (any::<u64>(), any::<u128>()).prop_map(|(op, checksum)| Anchor { op: Op(op), checksum })
+    (ops(), any::<u128>()).prop_map(|(op, checksum)| Anchor { op: Op(op), checksum })
 }
 
 fn do_view_changes() -> impl Strategy<Value = Message> {
@@ -113,26 +117,25 @@ fn do_view_changes() -> impl Strategy<Value = Message> {
 
 fn messages() -> impl Strategy<Value = Message> {
     let control = prop_oneof![
-        (any::<u32>(), anchors(), any::<u64>(), any::<u64>()).prop_map(|(v, held, c, round)| {
+        (any::<u32>(), anchors(), ops(), any::<u64>()).prop_map(|(v, held, c, round)| {
             Message::PrepareOk { view: View(v), held, commit: Op(c), round }
         }),
-        (any::<u32>(), anchors(), any::<u64>(), any::<u64>()).prop_map(|(v, commit, h, round)| {
+        (any::<u32>(), anchors(), ops(), any::<u64>()).prop_map(|(v, commit, h, round)| {
             Message::Commit { view: View(v), commit, head: Op(h), round }
         }),
         (any::<u32>(), any::<u32>())
             .prop_map(|(v, t)| Message::StartViewChange { view: View(v), target: View(t) }),
         (any::<u32>(), any::<u64>())
             .prop_map(|(v, nonce)| Message::RequestStartView { view: View(v), nonce }),
-        (anchors(), any::<u64>())
-            .prop_map(|(top, low)| Message::RequestHeaders { top, low: Op(low) }),
+        (anchors(), ops()).prop_map(|(top, low)| Message::RequestHeaders { top, low: Op(low) }),
         (1..1_000u64, 0..40u64)
             .prop_map(|(first, len)| Message::Headers { headers: chain(first, len) }),
         proptest::collection::vec(anchors(), 0..30)
             .prop_map(|wanted| Message::RequestPrepares { wanted }),
-        any::<u64>().prop_map(|through| Message::Released { through: Op(through) }),
+        ops().prop_map(|through| Message::Released { through: Op(through) }),
     ];
     let carrying = prop_oneof![
-        (any::<u32>(), any::<u64>(), any::<u64>(), prepares()).prop_map(
+        (any::<u32>(), ops(), any::<u64>(), prepares()).prop_map(
             |(view, commit, round, prepare)| Message::Prepare {
                 view: View(view),
                 commit: Op(commit),

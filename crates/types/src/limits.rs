@@ -23,6 +23,10 @@ pub const PIPELINE_OPS_MAX: usize = 64;
 /// Bytes of one log's prepares in flight: two maximum frames, so that one never waits for another.
 pub const PIPELINE_BYTES_MAX: usize = 2 * PREPARE_BODY_BYTES_MAX;
 
+/// Operations of one log above its older checkpoint, on any replica. Their headers stay in memory
+/// (about 150 bytes each); reaching it refuses proposals until a checkpoint releases some.
+pub const LOG_OPS_RETAINED_MAX: usize = 1 << 20;
+
 /// A lane gathers small requests into one prepare up to this size: large enough to amortise a
 /// record, small enough that one prepare never delays the next by more than a millisecond.
 pub const PREPARE_GATHER_BYTES_MAX: usize = 1024 * 1024;

@@ -109,6 +109,9 @@ impl Replica {
         if inflight >= limits::PIPELINE_OPS_MAX as u64 {
             return Err(Refusal::PipelineFull);
         }
+        if !self.log.reaches(self.log.head_op().next()) {
+            return Err(Refusal::PipelineFull);
+        }
         let bytes = self.inflight_bytes + body_len;
         if self.inflight_bytes > 0 && bytes > limits::PIPELINE_BYTES_MAX {
             return Err(Refusal::PipelineFull);
@@ -224,6 +227,9 @@ impl Replica {
     }
 
     fn fits_suffix(&self, op: Op) -> bool {
+        if !self.log.reaches(op) {
+            return false;
+        }
         op.get().saturating_sub(self.commit_max.get()) <= SUFFIX_OPS_MAX as u64
     }
 

@@ -178,6 +178,9 @@ impl Replica {
         source: ReplicaId,
         effects: &mut Vec<Effect>,
     ) {
+        if !self.within_reach(suffix, source, effects) {
+            return;
+        }
         match self.log.adopt(suffix) {
             Ok(true) => {}
             Ok(false) => return,
@@ -273,6 +276,9 @@ impl Replica {
         start: &StartView,
         effects: &mut Vec<Effect>,
     ) -> bool {
+        if !self.within_reach(&start.suffix, from, effects) {
+            return false;
+        }
         match self.log.adopt(&start.suffix) {
             Ok(true) => {}
             Ok(false) => return false,
@@ -292,6 +298,21 @@ impl Replica {
         true
     }
 
+    /// Whether this log can be extended to `suffix`; a replica that is too far behind takes a
+    /// checkpoint first.
+    fn within_reach(
+        &mut self,
+        suffix: &LogSuffix,
+        from: ReplicaId,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let reaches = self.log.reaches(suffix.head.op);
+        if !reaches {
+            self.ask_for_transfer(from, self.log.applied().next(), effects);
+        }
+        reaches
+    }
+
     /// The same view's log, as far as the sender has it: logs of one view only grow.
     fn extend_view(
         &mut self,
@@ -301,6 +322,9 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) {
         assert!(self.is_backup(), "a primary asks nobody for its log");
+        if !self.within_reach(&start.suffix, from, effects) {
+            return;
+        }
         if start.suffix.head.op > self.log.head_op() {
             match self.log.adopt(&start.suffix) {
                 Ok(extended) => assert!(extended, "a longer log is not old"),

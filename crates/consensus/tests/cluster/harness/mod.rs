@@ -3,6 +3,8 @@
 
 pub mod checks;
 pub mod disk;
+mod ending;
+mod journal;
 pub mod random;
 pub mod world;
 

@@ -45,7 +45,7 @@ impl Config {
 }
 
 #[derive(Debug)]
-enum Happening {
+pub(super) enum Happening {
     Deliver { to: usize, from: usize, message: Option<Message> },
     Heartbeat { node: usize, life: u64 },
     Tick { node: usize, life: u64 },
@@ -121,12 +121,12 @@ impl World {
         world
     }
 
-    fn schedule(&mut self, at: u64, happening: Happening) {
+    pub(super) fn schedule(&mut self, at: u64, happening: Happening) {
         self.sequence += 1;
         self.queue.insert((at.max(self.now), self.sequence), happening);
     }
 
-    fn log(&self, text: impl FnOnce() -> String) {
+    pub(super) fn log(&self, text: impl FnOnce() -> String) {
         if self.trace {
             println!("{:>10.3} {}", self.now as f64 / MS as f64, text());
         }
@@ -480,7 +480,7 @@ impl World {
                 self.checks.confirm(id, header.op);
             }
         }
-        if header.op.get() % self.config.checkpoint_every == 0 {
+        if header.op.get().is_multiple_of(self.config.checkpoint_every) {
             self.take_checkpoint(index, header.anchor());
         }
     }
@@ -531,170 +531,6 @@ impl World {
                 assert!(applied >= self.checks.committed_max(), "a primary serves from a hole");
             }
         }
-    }
-
-    fn drive_disk(&mut self, index: usize) {
-        let node = &mut self.nodes[index];
-        let disk = &mut node.disk;
-        let life = node.life;
-        let len = disk.records.len();
-        if disk.stuck || node.replica.is_none() {
-            return;
-        }
-        let write_at = self.now + 20_000;
-        let flush_at =
-            self.now + self.random.between(self.config.flush_us.0, self.config.flush_us.1) * 1_000;
-        let flush = disk.flushing.is_none() && disk.flushed < len;
-        if flush {
-            disk.flushing = Some(len);
-        }
-        let write = self.config.written_counts && disk.written < len;
-        if write {
-            self.schedule(write_at, Happening::Written { node: index, life, upto: len });
-        }
-        if flush {
-            self.schedule(flush_at, Happening::Flushed { node: index, life });
-        }
-    }
-
-    pub fn unstick(&mut self, index: usize) {
-        self.nodes[index].disk.stuck = false;
-        self.nodes[index].disk.flushing = None;
-        self.drive_disk(index);
-    }
-
-    fn written(&mut self, index: usize, upto: usize) {
-        let disk = &mut self.nodes[index].disk;
-        if disk.stuck {
-            return;
-        }
-        let (from, upto) = (disk.written, upto.min(disk.records.len()));
-        if upto <= from {
-            return;
-        }
-        disk.written = upto;
-        let held: Vec<Anchor> = disk.records[from..upto].iter().filter_map(prepare_of).collect();
-        for Anchor { op, checksum } in held {
-            self.handle(index, Event::Held { op, checksum });
-        }
-    }
-
-    fn flushed(&mut self, index: usize) {
-        let disk = &mut self.nodes[index].disk;
-        if disk.stuck {
-            return;
-        }
-        let Some(upto) = disk.flushing.take() else { return };
-        let done: Vec<_> = disk.records[disk.flushed..upto].to_vec();
-        disk.flushed = upto;
-        disk.written = disk.written.max(upto);
-        for record in done {
-            match record.body {
-                RecordBody::View(state) => {
-                    let (view, log_view) = (state.view, state.log_view);
-                    self.handle(index, Event::ViewStateDurable { view, log_view });
-                }
-                RecordBody::Prepare(prepare) => {
-                    let Anchor { op, checksum } = prepare.header.anchor();
-                    self.handle(index, Event::Held { op, checksum });
-                }
-            }
-        }
-        self.drive_disk(index);
-    }
-
-    /// Heals everything and demands that the cluster serves and agrees within `ms`.
-    pub fn converge(&mut self, ms: u64) {
-        self.heal();
-        self.config.loss_percent = 0;
-        self.config.duplicate_percent = 0;
-        self.config.delay_us = (100, 500);
-        self.config.flush_us = (200, 3_000);
-        for index in 0..self.nodes.len() {
-            self.nodes[index].paused_until = 0;
-            if self.nodes[index].disk.stuck {
-                self.unstick(index);
-            }
-            if !self.is_up(index) {
-                self.start(index);
-            }
-        }
-        if !self.serves_and_agrees_within(ms) {
-            self.accept_safe_stop(ms);
-        }
-        for (index, node) in self.nodes.iter().enumerate() {
-            self.checks.final_log(index, &node.applied);
-        }
-    }
-
-    fn serves_and_agrees_within(&mut self, ms: u64) -> bool {
-        let before = self.checks.committed_max();
-        let until = self.now + ms * MS;
-        while self.now < until {
-            self.run_ms(20);
-            self.propose();
-            let risen = self.checks.committed_max().get() > before.get() + 20;
-            if risen && self.agrees() && self.serving().is_some() {
-                self.run_ms(1_000);
-                return self.agrees();
-            }
-        }
-        false
-    }
-
-    /// A group whose journals are damaged where nothing intact says what was there may have to
-    /// stop: nobody serves, and an operator decides. Anything else is a failure.
-    fn accept_safe_stop(&mut self, ms: u64) {
-        let untrusted = |node: &Node| node.replica.as_ref().is_some_and(Replica::must_learn);
-        let expected = self.damage_injected && self.nodes.iter().any(untrusted);
-        assert!(expected, "not served or not agreed after {ms} ms: {}", self.describe());
-        assert!(self.serving().is_none(), "a stop is a stop: {}", self.describe());
-        self.safe_stops += 1;
-        self.config.accept_loss = true;
-        self.checks.losses_allowed = true;
-        for index in 0..self.nodes.len() {
-            self.crash(index, false);
-            self.start(index);
-        }
-        assert!(self.serves_and_agrees_within(ms), "accepted, yet: {}", self.describe());
-    }
-
-    fn agrees(&self) -> bool {
-        let max = self.checks.committed_max().get();
-        self.nodes
-            .iter()
-            .filter_map(|node| node.replica.as_ref())
-            .all(|replica| replica.commit().get() + 100 > max && !replica.must_learn())
-    }
-
-    pub fn describe(&self) -> String {
-        let mut text = String::new();
-        for (index, node) in self.nodes.iter().enumerate() {
-            let Some(r) = &node.replica else {
-                text += &format!("\n  {index}: down");
-                continue;
-            };
-            text += &format!(
-                "\n  {index}: {:?} log_view {} commit {}/{} held {} head {} released {} learn {} {:?}",
-                r.role(),
-                r.log_view(),
-                r.commit(),
-                r.commit_known(),
-                r.held(),
-                r.head(),
-                r.released(),
-                r.must_learn(),
-                r.counters(),
-            );
-        }
-        text
-    }
-}
-
-fn prepare_of(record: &super::disk::Record) -> Option<Anchor> {
-    match &record.body {
-        RecordBody::Prepare(prepare) => Some(prepare.header.anchor()),
-        RecordBody::View(_) => None,
     }
 }
 
