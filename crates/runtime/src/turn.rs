@@ -148,7 +148,12 @@ fn log(record: &LogRecord) {
         LogEntry::JournalUsed { records, groups, flushes, flushes_with_records, bytes } => {
             emit!(
                 level,
-                records, groups, flushes, flushes_with_records, bytes, "journal since the start"
+                records,
+                groups,
+                flushes,
+                flushes_with_records,
+                bytes,
+                "journal since the start"
             );
         }
         LogEntry::Checkpoint { log, op } => {
