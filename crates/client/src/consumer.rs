@@ -30,7 +30,8 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer called `name` of the partition in `target`, reading up to `batch` messages at once.
+    /// A consumer called `name` of the partition in `target`, reading up to `batch` messages at
+    /// once.
     ///
     /// # Errors
     /// When the stored offset cannot be read.

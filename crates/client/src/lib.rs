@@ -13,9 +13,9 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] is one connection with one request in flight. When the connection breaks it connects
-//! again **with the same identity** and sends the request again under the same number; the server
-//! recognises it and gives the original answer, so a retry is not a second execution.
+//! A [`Client`] is one connection with one request in flight. When the connection breaks it
+//! connects again **with the same identity** and sends the request again under the same number;
+//! the server recognises it and gives the original answer, so a retry is not a second execution.
 //!
 //! Not here: consumer groups, tokens, users (see `docs/status.md`).
 

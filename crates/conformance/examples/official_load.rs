@@ -1,7 +1,7 @@
 //! Load from the official client: the counterpart of `borzoi bench` for `benchmarks/run`.
 //!
-//! Usage: `official_load ADDRESS PASSWORD produce|consume ACTORS BATCH MESSAGE_BYTES SECONDS LEVEL`.
-//! Prints one line of JSON.
+//! Usage: `official_load ADDRESS PASSWORD produce|consume ACTORS BATCH MESSAGE_BYTES SECONDS
+//! LEVEL`. Prints one line of JSON.
 #![allow(clippy::print_stdout)]
 
 use bytes::Bytes;

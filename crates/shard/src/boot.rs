@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! format if empty ─▶ recover ─▶ load checkpoints ─▶ settle every log ─▶ begin generation g + 1
-//!                                                                            │ (one durable switch)
+//!                                                            (one durable switch) │
 //!                  shards ◀─ set aside what nobody names ◀─ run until serving ◀─ start replicas
 //! ```
 //!
@@ -12,9 +12,9 @@
 //!
 //! Crash argument for reservations. A start that cannot trust its tail owes every partition of a
 //! `replicated` lane a jump over what was reserved. The debt itself is carried into the new
-//! generation (`frontier` raised to the reservation), because the new generation is trusted by the next
-//! start: a crash before the jump is in the log finds the debt, one after it finds the jump. The record
-//! stands above the log's head, so that no checkpoint taken before the jump releases it.
+//! generation (`frontier` raised to the reservation), because the new generation is trusted by the
+//! next start: a crash before the jump is in the log finds the debt, one after it finds the jump.
+//! The record stands above the log's head, so that no checkpoint taken before the jump releases it.
 
 mod error;
 mod logs;

@@ -1,8 +1,9 @@
 //! When which log takes a checkpoint, and what is released when it is durable.
 //!
 //! One checkpoint at a time per shard. A log is chosen when the journal wants its oldest records
-//! released, or when the interval has passed since it first changed. Two checkpoints are kept per log
-//! and the journal is released up to the older, so a damaged newest one costs nothing but replay.
+//! released, or when the interval has passed since it first changed. Two checkpoints are kept per
+//! log and the journal is released up to the older, so a damaged newest one costs nothing but
+//! replay.
 //!
 //! Invariants:
 //! - released <= older checkpoint <= newest checkpoint <= applied, per log;

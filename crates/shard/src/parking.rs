@@ -1,9 +1,9 @@
 //! Requests that came before their partition exists in its lane (required behaviours B3 to B8).
 //!
-//! Metadata confirms a create before the lane's log has it, so a request can be early. It waits here
-//! under limits of count, bytes and age, and is re-dispatched in arrival order when the partition
-//! materialises. Nothing waits in silence: whatever leaves here leaves with an answer or for its
-//! partition.
+//! Metadata confirms a create before the lane's log has it, so a request can be early. It waits
+//! here under limits of count, bytes and age, and is re-dispatched in arrival order when the
+//! partition materialises. Nothing waits in silence: whatever leaves here leaves with an answer or
+//! for its partition.
 //!
 //! Invariants: running totals equal the sums and are zero when nothing is parked; requests of one
 //! key leave in the order they came; the walk over due requests is in deadline order.

@@ -1,3 +1,5 @@
+//! Parking: limits, order, age.
+
 use super::*;
 use crate::lane::api::{Origin, Ticket};
 use borzoi_types::{LogId, ShardId};

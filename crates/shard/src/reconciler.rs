@@ -1,16 +1,16 @@
-//! Keeps the partitions of a lane in step with what metadata assigns to it (architecture, section 8;
-//! required behaviours B1, B9, B10).
+//! Keeps the partitions of a lane in step with what metadata assigns to it (architecture, section
+//! 8; required behaviours B1, B9, B10).
 //!
 //! Level triggered, on the lane's primary: compares what committed metadata wants with what the
-//! lane's log has created, and plans operations for the difference. Metadata tells which keys changed
-//! since the last pass, so a pass costs what changed; the first pass after this replica began to serve
-//! looks at everything.
+//! lane's log has created, and plans operations for the difference. Metadata tells which keys
+//! changed since the last pass, so a pass costs what changed; the first pass after this replica
+//! began to serve looks at everything.
 //!
 //! Invariants:
-//! - A delete is planned only on proof: the key is absent *and* below the key counter of the metadata
-//!   in hand. A copy that lags proves nothing, and nothing is deleted by it.
-//! - Creates are planned in key order, none twice; a create in flight is followed, never preceded, by
-//!   the delete of the same key.
+//! - A delete is planned only on proof: the key is absent *and* below the key counter of the
+//!   metadata in hand. A copy that lags proves nothing, and nothing is deleted by it.
+//! - Creates are planned in key order, none twice; a create in flight is followed, never preceded,
+//!   by the delete of the same key.
 
 use crate::back::shared::Shared;
 use crate::lane::Lane;
@@ -37,8 +37,8 @@ impl Lane {
                 let changes = metadata.lane_changes(self.log, since)?;
                 Some(changes.map(|(_, key)| key).collect())
             });
-            // Creates first: a purge replaces a key, and a key created and deleted since the last pass
-            // is deleted after it was created.
+            // Creates first: a purge replaces a key, and a key created and deleted since the last
+            // pass is deleted after it was created.
             self.plan_creates(metadata);
             match changed {
                 Some(keys) => {

@@ -1,7 +1,7 @@
-//! The end-to-end crash test: fixed workloads at both levels; the world stops in front of every step
-//! of the disk; what was unsynced is kept, lost or torn; the node boots from what is left, now with
-//! one shard and now with two, and is crashed again inside that boot. Nothing confirmed may be lost,
-//! nothing invented, nothing doubled, and no offset used twice.
+//! The end-to-end crash test: fixed workloads at both levels; the world stops in front of every
+//! step of the disk; what was unsynced is kept, lost or torn; the node boots from what is left,
+//! now with one shard and now with two, and is crashed again inside that boot. Nothing confirmed
+//! may be lost, nothing invented, nothing doubled, and no offset used twice.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that reports its counts")]
 

@@ -1,3 +1,5 @@
+//! The superblock: copies, damage, choice of the newest.
+
 use super::*;
 
 fn sample(sequence: u64) -> Superblock {

@@ -13,13 +13,16 @@ pub struct SourceFile {
     pub path: String,
     /// The whole text.
     pub text: String,
+    /// Whether its parent module declares it for tests only.
+    pub for_tests: bool,
 }
 
 impl SourceFile {
     /// Whether the file holds tests only: by its folder or by its name.
     #[must_use]
     pub fn is_test(&self) -> bool {
-        self.path.contains("/tests/")
+        self.for_tests
+            || self.path.contains("/tests/")
             || self.path.ends_with("_tests.rs")
             || self.path.ends_with("/tests.rs")
             || self.path.contains("/benches/")
@@ -53,7 +56,26 @@ pub fn files(extensions: &[&str]) -> Vec<SourceFile> {
     walk(&root, &root, extensions, &mut found);
     found.sort_by(|a: &SourceFile, b: &SourceFile| a.path.cmp(&b.path));
     assert!(!found.is_empty(), "the walk found nothing below {}", root.display());
+    let for_tests: Vec<String> = found.iter().flat_map(modules_for_tests).collect();
+    for file in &mut found {
+        file.for_tests = for_tests.contains(&file.path);
+    }
     found
+}
+
+/// Paths of the modules that `file` declares under `#[cfg(test)]`.
+fn modules_for_tests(file: &SourceFile) -> Vec<String> {
+    let Some((folder, name)) = file.path.rsplit_once('/') else { return Vec::new() };
+    let folder = match name {
+        "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
+        other => format!("{folder}/{}", other.trim_end_matches(".rs")),
+    };
+    let declared = file.text.split("#[cfg(test)]\nmod ").skip(1);
+    declared
+        .filter_map(|rest| rest.split_once(';'))
+        .filter(|(name, _)| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+        .map(|(name, _)| format!("{folder}/{name}.rs"))
+        .collect()
 }
 
 fn walk(root: &Path, folder: &Path, extensions: &[&str], found: &mut Vec<SourceFile>) {
@@ -69,7 +91,8 @@ fn walk(root: &Path, folder: &Path, extensions: &[&str], found: &mut Vec<SourceF
         } else if extensions.iter().any(|extension| name.ends_with(extension)) {
             let Ok(text) = fs::read_to_string(&path) else { continue };
             let relative = path.strip_prefix(root).unwrap_or(&path);
-            found.push(SourceFile { path: relative.to_string_lossy().replace('\\', "/"), text });
+            let path = relative.to_string_lossy().replace('\\', "/");
+            found.push(SourceFile { path, text, for_tests: false });
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `borzoi bench`: load from producers, consumers or both, and what came of it.
 //!
-//! Each actor has its own connection and keeps one request in flight. Batches are encoded once, before
-//! the clock starts: the bench measures the server, not the encoder. Hidden modes measure the two
-//! bounds of any result: `ceiling` is a server that verifies and confirms and stores nothing,
-//! `device` is the disk's own sequential write rate.
+//! Each actor has its own connection and keeps one request in flight. Batches are encoded once,
+//! before the clock starts: the bench measures the server, not the encoder. Hidden modes measure
+//! the two bounds of any result: `ceiling` is a server that verifies and confirms and stores
+//! nothing, `device` is the disk's own sequential write rate.
 
 mod ceiling;
 mod device;

@@ -131,9 +131,10 @@ pub fn json(rows: &[Row<'_>], paced: bool) -> String {
         let [p50, p95, p99, p999, max] = row.percentiles();
         let _ = write!(
             text,
-            ",\"{}\":{{\"actors\":{},\"messages\":{},\"bytes\":{},\"requests\":{},\"seconds\":{:.6},\
-             \"messages_per_second\":{:.1},\"bytes_per_second\":{:.1},\"latency_us\":{{\"p50\":{p50},\
-             \"p95\":{p95},\"p99\":{p99},\"p99_9\":{p999},\"max\":{max}}}}}",
+            ",\"{}\":{{\"actors\":{},\"messages\":{},\"bytes\":{},\"requests\":{},\
+             \"seconds\":{:.6},\"messages_per_second\":{:.1},\"bytes_per_second\":{:.1},\
+             \"latency_us\":{{\"p50\":{p50},\"p95\":{p95},\"p99\":{p99},\"p99_9\":{p999},\
+             \"max\":{max}}}}}",
             row.name,
             row.actors,
             row.tally.messages,

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 pub enum DirectoryError {
     /// Another process holds the lock.
     #[error(
-        "data directory {path} is in use by another server (process {pid}); stop it or choose another data directory"
+        "data directory {path} is in use by another server (process {pid}); \
+         stop it or choose another data directory"
     )]
     Locked {
         /// The directory.
@@ -37,7 +38,8 @@ pub enum DirectoryError {
     },
     /// There are files, but no Borzoi has ever run here.
     #[error(
-        "directory {path} holds files that are not Borzoi's ({examples}); choose an empty directory or one that Borzoi created"
+        "directory {path} holds files that are not Borzoi's ({examples}); \
+         choose an empty directory or one that Borzoi created"
     )]
     NotOurs {
         /// The directory.

@@ -1,3 +1,5 @@
+//! The disk over a real directory.
+
 use super::*;
 use borzoi_types::{LogId, Offset, Op, PartitionKey};
 

@@ -1,3 +1,5 @@
+//! Connections over real sockets.
+
 use super::connection::{Connection, EndReason, Receiving};
 use super::table::Connections;
 use super::{Admission, Pass};

@@ -1,3 +1,5 @@
+//! Settings from file, environment and flags.
+
 use super::*;
 
 fn sources(variables: &[(&str, &str)]) -> Sources {

@@ -80,7 +80,8 @@ pub struct Shared {
     kept: Vec<Submission>,
 }
 
-/// Waiting before the next attempt after a full disk: 1 s, doubling to 60 s (required behaviour B8).
+/// Waiting before the next attempt after a full disk: 1 s, doubling to 60 s (required behaviour
+/// B8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backoff {
     /// When to try again.

@@ -7,8 +7,8 @@
 //! Messages between two shards keep their order, therefore an answer of shard 0 ("committed up to
 //! here") arrives behind everything it speaks of.
 //!
-//! Invariants: a copy's position only rises, by one; questions for the commit point are asked one at a
-//! time, and answer all who asked before it left.
+//! Invariants: a copy's position only rises, by one; questions for the commit point are asked one
+//! at a time, and answer all who asked before it left.
 
 use super::command::Waiting;
 use super::replies::CommittedAt;

@@ -1,7 +1,8 @@
 //! Stored offsets (wire protocol, section 9.12).
 //!
 //! Reads and writes report a missing target differently: a read of an unknown stream, topic or
-//! group is empty, of an unknown partition 3007; a write of anything unresolvable is denied with 20.
+//! group is empty, of an unknown partition 3007; a write of anything unresolvable is denied with
+//! 20.
 
 use super::Front;
 use super::command::LaneCall;

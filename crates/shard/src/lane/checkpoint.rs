@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Crash argument. The state is captured synchronously, after an operation was applied and before
-//! the next; what it names is flushed and synced; only then is it written, under its own name, by one
-//! durable replace. The journal is released, and unnamed files removed, after that. A crash at any
-//! point finds the older checkpoint with the journal that follows it, or the newer one whole.
+//! the next; what it names is flushed and synced; only then is it written, under its own name, by
+//! one durable replace. The journal is released, and unnamed files removed, after that. A crash at
+//! any point finds the older checkpoint with the journal that follows it, or the newer one whole.
 
 use super::Lane;
 use super::api::ConsumerKey;

@@ -1,10 +1,10 @@
 //! Lanes: one replicated log of data each, the state machine of every partition assigned to it.
 //!
 //! A lane on its primary gathers the requests of an event batch into prepares ([`forming`]), mints
-//! offsets while it does, applies what commits and answers who waits ([`committing`]), answers reads
-//! from committed state ([`reads`]), and keeps its partitions in step with what metadata assigns to it
-//! ([`crate::reconciler`]). On every replica it claims offsets ahead ([`reservation`]), flushes
-//! segments and takes part in checkpoints ([`checkpoint`]).
+//! offsets while it does, applies what commits and answers who waits ([`committing`]), answers
+//! reads from committed state ([`reads`]), and keeps its partitions in step with what metadata
+//! assigns to it ([`crate::reconciler`]). On every replica it claims offsets ahead
+//! ([`reservation`]), flushes segments and takes part in checkpoints ([`checkpoint`]).
 //!
 //! Invariants:
 //! - Whoever is admitted is answered exactly once: by commit, by refusal, or by the lane's stop.
@@ -297,8 +297,9 @@ impl Lane {
         shared.log(LogLevel::Debug, LogEntry::LogServing { log: self.log, commit });
     }
 
-    /// Plans to go on above what was reserved, where more existed than the log shows: before any other
-    /// operation of this primary, so that no offset that may have been confirmed is handed out again.
+    /// Plans to go on above what was reserved, where more existed than the log shows: before any
+    /// other operation of this primary, so that no offset that may have been confirmed is handed
+    /// out again.
     fn plan_jumps(&mut self, shared: &mut Shared) {
         assert!(self.planned.is_empty(), "jumps come first");
         for (key, reservation) in self.reservations.iter() {

@@ -1,3 +1,5 @@
+//! Lane operations: round trips and damage.
+
 use super::*;
 use proptest::prelude::*;
 

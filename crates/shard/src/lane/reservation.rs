@@ -2,10 +2,10 @@
 //! behaviours A1 to A11).
 //!
 //! Such a lane confirms before its journal is flushed, so after a power loss the log may no longer
-//! show the last offsets that clients were told. A durable record therefore claims offsets in blocks
-//! before any of them can escape; a lane that may have lost its tail goes on above the claim. Two
-//! quantities stand side by side and are never merged: the *frontier*, below which everything exists,
-//! and the *reservation*, at and above which nothing was given to anyone.
+//! show the last offsets that clients were told. A durable record therefore claims offsets in
+//! blocks before any of them can escape; a lane that may have lost its tail goes on above the
+//! claim. Two quantities stand side by side and are never merged: the *frontier*, below which
+//! everything exists, and the *reservation*, at and above which nothing was given to anyone.
 //!
 //! ```text
 //! journal record   header  0 u16 version (1)   2 u8 mode (1 advance, 2 install)   3 u8 zero
@@ -13,13 +13,13 @@
 //!                  body    per entry  u64 key   u64 frontier   u64 reserved
 //! ```
 //!
-//! Invariants: `reserved >= frontier` wherever one is written; an advance never lowers either value;
-//! only an install (clean stop, state transfer) may, and only down to what is held.
+//! Invariants: `reserved >= frontier` wherever one is written; an advance never lowers either
+//! value; only an install (clean stop, state transfer) may, and only down to what is held.
 //!
 //! Crash argument: a claim's record goes into the journal before the prepare that needs it, and the
 //! prepare counts as held only when the claim is durable. So whatever anyone has seen lies below a
-//! durable reservation. A checkpoint holds the reservations of its moment, durable before the records
-//! it contains are released; a new generation carries them all.
+//! durable reservation. A checkpoint holds the reservations of its moment, durable before the
+//! records it contains are released; a new generation carries them all.
 
 use borzoi_storage::journal::RecordSeq;
 use borzoi_types::{Body, Offset, PartitionKey};
@@ -129,8 +129,8 @@ impl Reservations {
         self.written
     }
 
-    /// Records that messages may be missing: everything up to the reservations may have existed. The
-    /// next primary jumps there, and so does the one after it if that jump is lost as well.
+    /// Records that messages may be missing: everything up to the reservations may have existed.
+    /// The next primary jumps there, and so does the one after it if that jump is lost as well.
     pub fn owe_jumps(&mut self) {
         for entry in self.entries.values_mut() {
             assert!(entry.reserved >= entry.frontier);

@@ -1,3 +1,5 @@
+//! Reservations: claims, leases, collapse.
+
 use super::*;
 
 const KEY: PartitionKey = PartitionKey(1);
