@@ -162,17 +162,18 @@ pub const OFFSET_RESERVATION_LEASE_DEFAULT: u64 = 65_536;
 /// Largest lease: 16 M offsets, so that one crash skips at most that many.
 pub const OFFSET_RESERVATION_LEASE_MAX: u64 = 16_777_216;
 
-/// Pending committed bytes of a partition at which its tail becomes a segment chunk. Smaller
-/// tails live in the lane's checkpoint, so ten thousand slow partitions cost no file each.
+/// Least bytes of batches in a segment chunk that is not the last of its segment. Smaller tails
+/// live in the lane's checkpoint, so ten thousand slow partitions cost no file each.
 pub const SEGMENT_CHUNK_BYTES_MIN: usize = 64 * 1024;
+
+/// By how much, at most, a partition's chunks are larger than the minimum; which part of it
+/// follows from its key. Without it ten thousand partitions of equal load that were created together
+/// would all close a chunk, and create a file, in the same second.
+pub const SEGMENT_CHUNK_BYTES_SPREAD: usize = 64 * 1024;
 
 /// One write to a segment file at most: large enough to reach the device's sequential rate, small
 /// enough that a read queued behind it on the same file waits a few milliseconds.
 pub const SEGMENT_WRITE_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// Closed chunks that wait for one another before they are written while nothing hurries: at one
-/// chunk a write, small writes would cost a system call per 64 KiB.
-pub const SEGMENT_WRITE_BYTES_MIN: usize = 1024 * 1024;
 
 /// Writes in flight of one partition: two keep the device busy, four absorb an uneven pool.
 pub const SEGMENT_WRITES_IN_FLIGHT_MAX: usize = 4;
@@ -189,7 +190,7 @@ pub const SEGMENT_INDEX_CACHE_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
 pub const SEGMENT_SCAN_BYTES: u64 = 256 * 1024;
 
 /// One checkpoint file: a bound for what boot reads into memory. Ten thousand partitions with a
-/// full open chunk each need 640 MiB.
+/// full open chunk each need at most 1.25 GiB.
 pub const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Alignment of journal groups and segment chunks on disk: a sector is never rewritten after it

@@ -181,7 +181,7 @@ impl Lane {
             }
             Err(FlushError::Fatal(error)) => return shared.fail(FatalError::Disk(error)),
         }
-        if log.waiting_bytes() > 0 {
+        if log.wants_flush() {
             self.flush_wanted.insert(key);
         }
         if log.is_removed() {

@@ -37,7 +37,7 @@ pub use section::{ConsumerKey, ConsumerState, PartitionSection, SectionError};
 use crate::disk::{DiskRequest, FileName};
 use crate::segment::{u32_at, u64_at};
 use borzoi_types::checksum::{xxh3_128, xxh3_128_body};
-use borzoi_types::limits::{BODY_BY_REFERENCE_BYTES_MIN, CHECKPOINT_BYTES_MAX};
+use borzoi_types::limits::{CHECKPOINT_BYTES_MAX, DISK_ALIGNMENT};
 use borzoi_types::{Body, LogId, Op};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -121,7 +121,8 @@ impl Gather {
     }
 
     pub(crate) fn push(&mut self, piece: &Bytes) {
-        if piece.len() < BODY_BY_REFERENCE_BYTES_MIN {
+        // A checkpoint may carry hundreds of megabytes of tails: only what is small is copied.
+        if piece.len() < DISK_ALIGNMENT {
             self.packed.put_slice(piece);
             return;
         }

@@ -6,15 +6,16 @@ use super::tail::Tail;
 use crate::cache::SegmentCache;
 use crate::disk::{DiskQueue, DiskRequest, DiskSubmissions, DiskTicket, FileName};
 use crate::segment::batch::{BatchError, StoredBatch};
+use crate::segment::chunk::chunk_bytes;
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment};
-use borzoi_types::limits::SEGMENT_CHUNK_BYTES_MIN;
 use borzoi_types::{Body, Offset, PartitionKey};
+use bytes::Bytes;
 
 /// What a checkpoint says about one partition's batches.
 ///
 /// `closed` and `active` name what is durable in files: their `file_bytes` count closed chunks
 /// only, all of them synced before the checkpoint is written. `tail` is the rest, the open chunk,
-/// below [`SEGMENT_CHUNK_BYTES_MIN`]; `active.end`, `active.bytes` and `active.timestamp_max`
+/// below [`chunk_bytes`]; `active.end`, `active.bytes` and `active.timestamp_max`
 /// include it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionState {
@@ -67,7 +68,7 @@ impl PartitionLog {
                 tail.push(part.bytes.clone());
             }
         }
-        assert!(tail.len() < SEGMENT_CHUNK_BYTES_MIN, "larger ones are closed chunks");
+        assert!(tail.len() < self.chunk_bytes, "larger ones are closed chunks");
         assert!(closed_end <= self.next_offset);
         let state = PartitionState {
             key: self.key,
@@ -121,34 +122,22 @@ impl PartitionLog {
     /// [`RestoreError`] if the state is impossible; the checkpoint was intact by its checksum, so
     /// this is a checkpoint of a broken build.
     pub fn restore(state: &PartitionState) -> Result<Self, RestoreError> {
-        let segments = state.closed.iter().chain([&state.active]);
-        let mut messages = 0u64;
-        let mut bytes = 0u64;
-        let mut before = Offset::ZERO;
-        for segment in segments {
-            check_segment(segment, before)?;
-            before = segment.end;
-            messages = messages.checked_add(segment.messages()).ok_or(RestoreError::Segments)?;
-            bytes = bytes.checked_add(segment.bytes).ok_or(RestoreError::Segments)?;
-        }
-        let closed_ok = state.closed.iter().all(|s| !s.is_empty() && s.file_bytes > 0);
-        if !closed_ok || state.active.end != state.next_offset || state.segment_bytes_max == 0 {
-            return Err(RestoreError::Segments);
-        }
-        let tail = restore_tail(state)?;
+        let (messages, bytes) = state.check()?;
         let log = Self {
             key: state.key,
+            chunk_bytes: chunk_bytes(state.key),
             segment_bytes_max: state.segment_bytes_max,
             next_offset: state.next_offset,
             messages,
             bytes,
             closed: state.closed.clone(),
             active: state.active,
-            tail,
+            tail: restore_tail(&state.tail)?,
             queue: None,
             retired: Vec::new(),
         };
         log.assert_valid();
+        assert!(log.counters().segments as usize == state.closed.len() + 1);
         Ok(log)
     }
 
@@ -165,6 +154,63 @@ impl PartitionLog {
     }
 }
 
+impl PartitionState {
+    /// Whether this can be the state of a partition; the messages and bytes in it.
+    ///
+    /// # Errors
+    /// See [`RestoreError`].
+    pub fn check(&self) -> Result<(u64, u64), RestoreError> {
+        let mut messages = 0u64;
+        let mut bytes = 0u64;
+        let mut before = Offset::ZERO;
+        for segment in self.closed.iter().chain([&self.active]) {
+            check_segment(segment, before)?;
+            before = segment.end;
+            messages = messages.checked_add(segment.messages()).ok_or(RestoreError::Segments)?;
+            bytes = bytes.checked_add(segment.bytes).ok_or(RestoreError::Segments)?;
+        }
+        let closed_ok = self.closed.iter().all(|s| !s.is_empty() && s.file_bytes > 0);
+        if !closed_ok || self.active.end != self.next_offset || self.segment_bytes_max == 0 {
+            return Err(RestoreError::Segments);
+        }
+        self.check_tail()?;
+        assert!((messages == 0) == (bytes == 0));
+        assert!(messages <= self.next_offset.0, "offsets count every message");
+        Ok((messages, bytes))
+    }
+
+    fn check_tail(&self) -> Result<(), RestoreError> {
+        let closed_chunks = self.active.file_bytes > 0;
+        let length = self.tail.len() as u64;
+        // With no closed chunk the tail is the whole segment; otherwise it is less.
+        let adds_up = length <= self.active.bytes && (length < self.active.bytes) == closed_chunks;
+        if !adds_up || self.tail.len() >= chunk_bytes(self.key) {
+            return Err(RestoreError::Tail);
+        }
+        if self.tail.is_empty() {
+            return Ok(());
+        }
+        let content = self.tail.to_bytes();
+        let first = StoredBatch::read(&content)?;
+        let at_base = first.base == self.active.base;
+        if first.base < self.active.base || at_base == closed_chunks {
+            return Err(RestoreError::Tail);
+        }
+        let mut at = 0;
+        let mut next = first.base;
+        while at < content.len() {
+            let batch = StoredBatch::read(&content[at..])?;
+            if batch.base != next || batch.timestamp > self.active.timestamp_max {
+                return Err(RestoreError::Tail);
+            }
+            at += batch.length;
+            next = batch.end();
+        }
+        assert!(at == content.len() && next > first.base);
+        if next == self.next_offset { Ok(()) } else { Err(RestoreError::Tail) }
+    }
+}
+
 fn check_segment(segment: &Segment, before: Offset) -> Result<(), RestoreError> {
     let aligned = segment.file_bytes.is_multiple_of(SEGMENT_HEADER_BYTES);
     let has_chunk = segment.file_bytes == 0 || segment.file_bytes > SEGMENT_HEADER_BYTES;
@@ -178,39 +224,21 @@ fn check_segment(segment: &Segment, before: Offset) -> Result<(), RestoreError> 
     }
 }
 
-fn restore_tail(state: &PartitionState) -> Result<Option<Box<Tail>>, RestoreError> {
-    let closed_chunks = state.active.file_bytes > 0;
-    if state.tail.is_empty() {
-        // Without a tail, an active segment that holds messages holds them in its file.
-        let fits = closed_chunks != state.active.is_empty();
-        return if fits { Ok(None) } else { Err(RestoreError::Tail) };
+/// The open chunk; its content has been checked.
+fn restore_tail(content: &Body) -> Result<Option<Box<Tail>>, RestoreError> {
+    if content.is_empty() {
+        return Ok(None);
     }
-    let length = state.tail.len() as u64;
-    // With no closed chunk the tail is the whole segment; otherwise it is less.
-    let adds_up = length <= state.active.bytes && (length < state.active.bytes) == closed_chunks;
-    if length >= SEGMENT_CHUNK_BYTES_MIN as u64 || !adds_up {
-        return Err(RestoreError::Tail);
-    }
-    let content = state.tail.to_bytes();
-    let first = StoredBatch::read(&content)?;
-    let in_segment =
-        first.base >= state.active.base && (first.base > state.active.base) == closed_chunks;
-    if !in_segment {
-        return Err(RestoreError::Tail);
-    }
-    let mut tail = Box::new(Tail::new(first.base));
+    let content = content.to_bytes();
+    let mut tail = Box::new(Tail::new(StoredBatch::read(&content)?.base));
     let mut at = 0;
     while at < content.len() {
         let view = StoredBatch::read(&content[at..])?;
-        if view.base != tail.end() {
-            return Err(RestoreError::Tail);
-        }
-        let batch = bytes::Bytes::copy_from_slice(&content[at..at + view.length]);
+        let batch = Bytes::copy_from_slice(&content[at..at + view.length]);
         tail.push(batch, &view);
         at += view.length;
     }
     assert!(tail.length() == content.len());
-    let ends_well =
-        tail.end() == state.next_offset && tail.timestamp_max() <= state.active.timestamp_max;
-    if ends_well { Ok(Some(tail)) } else { Err(RestoreError::Tail) }
+    assert!(tail.base() < tail.end());
+    Ok(Some(tail))
 }

@@ -16,7 +16,7 @@ use crate::disk::{
     FileName, padding,
 };
 use crate::index::IndexEntry;
-use crate::segment::chunk::{CHUNK_HEADER_BYTES, Chunk, chunk_file_bytes};
+use crate::segment::chunk::{CHUNK_HEADER_BYTES, Chunk, ChunkHeader, chunk_file_bytes};
 use crate::segment::{self, SEGMENT_HEADER_BYTES, Segment};
 use borzoi_types::limits::{SEGMENT_WRITE_BYTES_MAX, SEGMENT_WRITES_IN_FLIGHT_MAX};
 use borzoi_types::{Offset, PartitionKey};
@@ -51,7 +51,14 @@ impl PendingChunk {
 #[derive(Debug)]
 struct Writing {
     state: WriteState,
-    chunks: Vec<(PendingChunk, IndexEntry)>,
+    chunks: Vec<SealedChunk>,
+}
+
+/// A chunk with its header, checksums computed once.
+#[derive(Debug)]
+struct SealedChunk {
+    pending: PendingChunk,
+    header: ChunkHeader,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +89,7 @@ enum SyncState {
 #[derive(Debug, Default)]
 pub(super) struct FlushQueue {
     waiting: VecDeque<PendingChunk>,
+    waiting_bytes: usize,
     writing: VecDeque<Writing>,
     written: VecDeque<Written>,
     /// Closed segments whose index file is not written yet.
@@ -119,7 +127,9 @@ impl FlushQueue {
             let adjacent = last.segment == chunk.segment;
             assert!(!adjacent || last.position_end() == chunk.position, "chunks are adjacent");
         }
+        self.waiting_bytes += chunk.chunk.length as usize;
         self.waiting.push_back(chunk);
+        self.assert_valid();
     }
 
     pub(super) fn segment_closed(&mut self, segment: Segment) {
@@ -133,7 +143,7 @@ impl FlushQueue {
     }
 
     fn pending_in_writes(&self) -> impl Iterator<Item = &PendingChunk> {
-        self.writing.iter().flat_map(|write| write.chunks.iter().map(|(chunk, _)| chunk))
+        self.writing.iter().flat_map(|write| write.chunks.iter().map(|sealed| &sealed.pending))
     }
 
     /// Chunks that are only in memory, oldest first.
@@ -149,8 +159,30 @@ impl FlushQueue {
         position
     }
 
-    fn waiting_bytes(&self) -> usize {
-        self.waiting.iter().map(|chunk| chunk.chunk.length as usize).sum()
+    fn wants_flush(&self) -> bool {
+        let retry = self.writing.iter().any(|write| write.state == WriteState::Failed);
+        let write =
+            !self.waiting.is_empty() && self.writes_in_flight() < SEGMENT_WRITES_IN_FLIGHT_MAX;
+        let next = self.index_wanted.front();
+        retry || write || next.is_some_and(|next| self.file_bytes_below(next.base).is_none())
+    }
+
+    /// What holds between any two calls, as far as it can be seen from the ends.
+    fn assert_valid(&self) {
+        assert!(self.waiting.is_empty() == (self.waiting_bytes == 0), "no chunk is empty");
+        assert!(self.writes_in_flight() <= SEGMENT_WRITES_IN_FLIGHT_MAX);
+        let writing = self.writing.back().and_then(|write| write.chunks.last());
+        if let (Some(writing), Some(waiting)) = (writing, self.waiting.front()) {
+            assert!(writing.pending.chunk.end <= waiting.chunk.base, "chunks stay in order");
+        }
+        if let (Some(written), Some(writing)) = (self.written.back(), self.writing.front()) {
+            let next = writing.chunks.first().expect("a write holds a chunk");
+            assert!(written.end <= next.pending.chunk.base, "chunks stay in order");
+        }
+        if let (Some(first), Some(last)) = (self.written.front(), self.written.back()) {
+            assert!(first.sync != SyncState::Done, "what is durable has left");
+            assert!(first.start < first.end && first.segment <= last.segment);
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -166,21 +198,23 @@ impl FlushQueue {
     }
 
     /// Takes adjacent chunks of one segment off the front, up to the size of one write.
-    fn next_run(&mut self, key: PartitionKey) -> Vec<(PendingChunk, IndexEntry)> {
-        let mut run: Vec<(PendingChunk, IndexEntry)> = Vec::new();
+    fn next_run(&mut self, key: PartitionKey) -> Vec<SealedChunk> {
+        let mut run: Vec<SealedChunk> = Vec::new();
         let mut bytes = 0;
         while let Some(next) = self.waiting.front() {
             let next_bytes = next.chunk.length as usize;
-            let joins = run.first().is_none_or(|(first, _)| first.segment == next.segment);
+            let joins = run.first().is_none_or(|first| first.pending.segment == next.segment);
             if !joins || (bytes > 0 && bytes + next_bytes > SEGMENT_WRITE_BYTES_MAX) {
                 break;
             }
             bytes += next_bytes;
             let pending = self.waiting.pop_front().expect("just seen");
-            let entry = IndexEntry::new(&pending.chunk.seal(key), pending.position);
-            run.push((pending, entry));
+            let header = pending.chunk.seal(key);
+            run.push(SealedChunk { pending, header });
         }
+        self.waiting_bytes -= bytes;
         assert!(!run.is_empty(), "called with chunks waiting");
+        self.assert_valid();
         run
     }
 
@@ -189,7 +223,8 @@ impl FlushQueue {
         let mut bytes = 0;
         while self.writing.front().is_some_and(|write| write.state == WriteState::Done) {
             let write = self.writing.pop_front().expect("just seen");
-            for (pending, entry) in write.chunks {
+            for SealedChunk { pending, header } in write.chunks {
+                let entry = IndexEntry::new(&header, pending.position);
                 bytes += u64::from(pending.chunk.length);
                 self.note_written(pending.segment, pending.chunk.base, pending.chunk.end);
                 if pending.segment >= first {
@@ -233,8 +268,8 @@ impl FlushQueue {
 
 /// The gather list of one write: chunk headers, batches, padding, and the file's header sector
 /// before the first chunk.
-fn write_request(key: PartitionKey, run: &[(PendingChunk, IndexEntry)]) -> DiskRequest {
-    let (first, _) = run.first().expect("a write holds a chunk");
+fn write_request(key: PartitionKey, run: &[SealedChunk]) -> DiskRequest {
+    let first = &run.first().expect("a write holds a chunk").pending;
     let mut parts: Vec<Bytes> = Vec::with_capacity(run.len() * 3 + 1);
     let mut offset = first.position;
     if first.position == SEGMENT_HEADER_BYTES {
@@ -242,10 +277,10 @@ fn write_request(key: PartitionKey, run: &[(PendingChunk, IndexEntry)]) -> DiskR
         offset = 0;
     }
     let mut position = first.position;
-    for (pending, _) in run {
+    for SealedChunk { pending, header } in run {
         assert!(pending.position == position, "chunks of a write are adjacent");
-        let header = pending.chunk.seal(key).encode();
-        parts.push(Bytes::copy_from_slice(&header));
+        assert!(header.key == key && header.base == pending.chunk.base);
+        parts.push(Bytes::copy_from_slice(&header.encode()));
         parts.extend(pending.chunk.parts.iter().map(|part| part.bytes.clone()));
         let pad = padding(CHUNK_HEADER_BYTES as u64 + u64::from(pending.chunk.length));
         if !pad.is_empty() {
@@ -260,7 +295,15 @@ impl PartitionLog {
     /// Bytes of batches in closed chunks that no write has been issued for.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.waiting_bytes())
+        self.queue.as_ref().map_or(0, |queue| queue.waiting_bytes)
+    }
+
+    /// Whether [`Self::flush`] has something to issue now, at no minimum.
+    #[must_use]
+    pub fn wants_flush(&self) -> bool {
+        let wants = self.queue.as_ref().is_some_and(|queue| queue.wants_flush());
+        assert!(!wants || self.is_flushing());
+        wants
     }
 
     /// Whether anything closed is not durable yet, or a request is in flight.
@@ -290,7 +333,7 @@ impl PartitionLog {
         }
         while !queue.waiting.is_empty()
             && queue.writes_in_flight() < SEGMENT_WRITES_IN_FLIGHT_MAX
-            && queue.waiting_bytes() >= bytes_min
+            && queue.waiting_bytes >= bytes_min
         {
             let chunks = queue.next_run(key);
             let ticket = out.submit(DiskQueue::Pool, write_request(key, &chunks));
@@ -401,7 +444,13 @@ impl PartitionLog {
         assert!(self.queue.is_some());
     }
 
-    fn drop_idle_queue(&mut self) {
+    /// Forgets index files of segments that are gone, and the queue when nothing is left in it.
+    pub(super) fn drop_idle_queue(&mut self) {
+        let first = self.first_offset();
+        if let Some(queue) = &mut self.queue {
+            queue.index_wanted.retain(|segment| segment.base >= first);
+            queue.assert_valid();
+        }
         if self.queue.as_ref().is_some_and(|queue| queue.is_idle()) {
             self.queue = None;
         }

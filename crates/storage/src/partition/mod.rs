@@ -8,8 +8,8 @@
 //!                            └────────────── all of it below `next_offset` ────────────────────────┘
 //! ```
 //!
-//! - The *open chunk* closes when its batches reach [`SEGMENT_CHUNK_BYTES_MIN`] or its segment
-//!   reaches `segment_size`, both decided by content ([`crate::segment`]).
+//! - The *open chunk* closes when its batches reach [`chunk_bytes`] or its segment reaches
+//!   `segment_size`, both decided by content ([`crate::segment`]).
 //! - [`PartitionLog::flush`] turns closed chunks into writes, [`PartitionLog::sync`] makes what was
 //!   written durable, [`PartitionLog::complete`] takes the results.
 //! - A checkpoint is taken at one operation of the lane ([`PartitionLog::begin_checkpoint`]): it
@@ -41,8 +41,8 @@ pub use read::{ReadCursor, ReadError, ReadErrorKind, ReadOutcome, ReadPlan, Read
 use crate::cache::SegmentCache;
 use crate::disk::FileName;
 use crate::segment::batch::StoredBatch;
-use crate::segment::{SEGMENT_HEADER_BYTES, Segment, chunk::chunk_file_bytes};
-use borzoi_types::limits::SEGMENT_CHUNK_BYTES_MIN;
+use crate::segment::chunk::{chunk_bytes, chunk_file_bytes};
+use crate::segment::{SEGMENT_HEADER_BYTES, Segment};
 use borzoi_types::{Micros, Offset, PartitionKey};
 use bytes::Bytes;
 use flush::{FlushQueue, PendingChunk};
@@ -72,6 +72,8 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct PartitionLog {
     key: PartitionKey,
+    /// Bytes at which the open chunk closes.
+    chunk_bytes: usize,
     segment_bytes_max: u64,
     next_offset: Offset,
     messages: u64,
@@ -93,6 +95,7 @@ impl PartitionLog {
         assert!(segment_bytes_max > 0, "a segment holds at least one batch");
         let log = Self {
             key,
+            chunk_bytes: chunk_bytes(key),
             segment_bytes_max,
             next_offset: Offset::ZERO,
             messages: 0,
@@ -191,7 +194,7 @@ impl PartitionLog {
         let tail = self.tail.get_or_insert_with(|| Box::new(Tail::new(base_offset)));
         tail.push(batch, &view);
         let length = view.length as u64;
-        let chunk_full = tail.length() >= SEGMENT_CHUNK_BYTES_MIN;
+        let chunk_full = tail.length() >= self.chunk_bytes;
         self.active.end = view.end();
         self.active.bytes += length;
         self.active.timestamp_max = self.active.timestamp_max.max(timestamp);
@@ -267,7 +270,9 @@ impl PartitionLog {
         self.messages = 0;
         self.bytes = 0;
         cache.remove_below(self.key, Offset::MAX);
+        self.drop_idle_queue();
         self.assert_valid();
+        assert!(self.first_offset() == self.next_offset, "nothing is left to read");
     }
 
     /// Whether no file and no request of a removed partition is left.
@@ -339,6 +344,7 @@ impl PartitionLog {
         }
         if count > 0 {
             cache.remove_below(self.key, self.first_offset());
+            self.drop_idle_queue();
         }
         self.assert_valid();
         u32::try_from(count).expect("bounded by the segments there are")
@@ -352,7 +358,7 @@ impl PartitionLog {
         if let Some(tail) = &self.tail {
             assert!(tail.base() < tail.end() && tail.end() == self.next_offset);
             assert!(tail.base() >= self.active.base, "one chunk lies in one segment");
-            assert!(tail.length() < SEGMENT_CHUNK_BYTES_MIN, "or it would have been closed");
+            assert!(tail.length() < self.chunk_bytes, "or it would have been closed");
             assert!(tail.timestamp_max() <= self.active.timestamp_max);
         }
         if let Some(last) = self.closed.last() {

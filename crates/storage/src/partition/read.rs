@@ -309,16 +309,16 @@ impl PartitionLog {
         offset: Offset,
         segment: &Segment,
     ) -> Result<Option<(Step, DiskRequest)>, ReadError> {
-        let damaged = |error: BatchError| self.error_at(segment, 0, error.into());
-        if let Some(chunk) = self.chunk_in_memory(cache, offset) {
-            cursor.take(&chunk.parts, chunk.end).map_err(damaged)?;
-            return Ok(None);
-        }
         if let Some(tail) = self.tail.as_mut().filter(|tail| offset >= tail.base()) {
             let end = tail.end();
             if let Err(error) = cursor.take(tail.parts(), end) {
                 return Err(self.error_at(segment, segment.file_bytes, error.into()));
             }
+            return Ok(None);
+        }
+        if let Some(chunk) = self.chunk_in_memory(cache, offset) {
+            let taken = cursor.take(&chunk.parts, chunk.end);
+            taken.map_err(|error| self.error_at(segment, 0, error.into()))?;
             return Ok(None);
         }
         match self.ask_file(cache, cursor, segment)? {

@@ -15,6 +15,7 @@
 use super::batch::{self, BatchError};
 use super::{align_up, u32_at, u64_at};
 use borzoi_types::checksum::{xxh3_64, xxh3_64_body};
+use borzoi_types::limits::{SEGMENT_CHUNK_BYTES_MIN, SEGMENT_CHUNK_BYTES_SPREAD};
 use borzoi_types::{Body, Micros, Offset, PartitionKey};
 use borzoi_wire::batch::BATCH_HEADER_BYTES;
 use bytes::Bytes;
@@ -27,6 +28,16 @@ pub const CHUNK_MAGIC: [u8; 8] = *b"BRZCHUNK";
 
 const HEADER_CHECKSUM_AT: usize = 56;
 const _: () = assert!(HEADER_CHECKSUM_AT + 8 == CHUNK_HEADER_BYTES);
+
+/// Bytes of batches at which a chunk of `key` closes: the same on every replica, different from
+/// partition to partition ([`SEGMENT_CHUNK_BYTES_SPREAD`]).
+#[must_use]
+pub fn chunk_bytes(key: PartitionKey) -> usize {
+    let spread = xxh3_64(&key.0.to_le_bytes()) % SEGMENT_CHUNK_BYTES_SPREAD as u64;
+    let bytes = SEGMENT_CHUNK_BYTES_MIN + usize::try_from(spread).expect("below the spread");
+    assert!(bytes < SEGMENT_CHUNK_BYTES_MIN + SEGMENT_CHUNK_BYTES_SPREAD);
+    bytes
+}
 
 /// Bytes that a chunk with `length` bytes of batches takes in its file, header and padding
 /// included.

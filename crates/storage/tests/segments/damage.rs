@@ -72,7 +72,8 @@ fn a_wrong_index_is_rebuilt_from_the_log() {
         assert_eq!(offsets(&outcome), [2, 3], "byte {byte}");
         let intact = eight_chunks();
         bench.settle().unwrap();
-        assert_eq!(bench.disk.content(&index(0)), intact.disk.content(&index(0)), "rewritten");
+        let rewritten = bench.disk.content(&index(0)) == intact.disk.content(&index(0));
+        assert!(rewritten, "byte {byte}");
     }
 }
 
@@ -87,7 +88,7 @@ fn an_intact_index_of_other_content_is_not_believed() {
     other.append(3, &[70_000]);
     other.settle().unwrap();
     let forged = other.disk.content(&index(0)).unwrap().to_vec();
-    assert_ne!(bench.disk.content(&index(0)), Some(forged.as_slice()));
+    assert!(bench.disk.content(&index(0)) != Some(forged.as_slice()));
     let parts = [bytes::Bytes::from(forged)];
     borzoi_storage::disk::Disk::write(&mut bench.disk, &index(0), 0, &parts).unwrap();
     for from in 0..4 {
@@ -126,12 +127,12 @@ fn a_missing_or_shortened_file_is_an_error_and_not_an_empty_answer() {
 fn the_file_of_another_partition_under_our_name_is_noticed() {
     let mut bench = eight_chunks();
     let mut other = Bench::new(4 * (256 + 48 + 70_000));
-    other.log = PartitionLog::new(borzoi_types::PartitionKey(9), 4 * (256 + 48 + 70_000));
+    other.log = PartitionLog::new(borzoi_types::PartitionKey(0x7c7), 4 * (256 + 48 + 70_000));
     for time in 0..4 {
         other.append(time, &[70_000]);
     }
     other.settle().unwrap();
-    let name = FileName::Segment { key: borzoi_types::PartitionKey(9), base: Offset(0) };
+    let name = FileName::Segment { key: borzoi_types::PartitionKey(0x7c7), base: Offset(0) };
     let theirs = other.disk.content(&name).unwrap().to_vec();
     bench.disk.delete(&segment(0));
     let parts = [bytes::Bytes::from(theirs)];

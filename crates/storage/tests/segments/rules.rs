@@ -6,8 +6,11 @@ use borzoi_storage::disk::{
     execute,
 };
 use borzoi_storage::partition::{FlushError, PartitionLog, ReadStart};
-use borzoi_types::limits::{SEGMENT_CHUNK_BYTES_MIN, SEGMENT_WRITES_IN_FLIGHT_MAX};
-use borzoi_types::{Micros, Offset};
+use borzoi_storage::segment::chunk::chunk_bytes;
+use borzoi_types::limits::{
+    SEGMENT_CHUNK_BYTES_MIN, SEGMENT_CHUNK_BYTES_SPREAD, SEGMENT_WRITES_IN_FLIGHT_MAX,
+};
+use borzoi_types::{Micros, Offset, PartitionKey};
 
 /// A batch of one message that is `bytes` long in all.
 fn sized(bench: &mut Bench, bytes: usize) {
@@ -36,16 +39,27 @@ fn a_small_batch_does_not_keep_the_buffer_it_arrived_in() {
 }
 
 #[test]
-fn a_chunk_closes_at_the_batch_that_reaches_64_kib_and_not_before() {
+fn a_chunk_closes_at_the_batch_that_reaches_its_size_and_not_before() {
     let mut bench = Bench::new(1 << 30);
-    sized(&mut bench, SEGMENT_CHUNK_BYTES_MIN - 400);
+    sized(&mut bench, chunk_bytes(KEY) - 400);
     assert_eq!(bench.log.waiting_bytes(), 0);
     bench.append(1, &[95]);
     assert_eq!(bench.log.waiting_bytes(), 0, "one byte short");
     let mut bench = Bench::new(1 << 30);
-    sized(&mut bench, SEGMENT_CHUNK_BYTES_MIN - 400);
+    sized(&mut bench, chunk_bytes(KEY) - 400);
     bench.append(1, &[96]);
-    assert_eq!(bench.log.waiting_bytes(), SEGMENT_CHUNK_BYTES_MIN);
+    assert_eq!(bench.log.waiting_bytes(), chunk_bytes(KEY));
+}
+
+#[test]
+fn chunk_sizes_of_partitions_created_together_are_spread_evenly() {
+    let mut tenths = [0u32; 10];
+    for key in 1..=10_000 {
+        let bytes = chunk_bytes(PartitionKey(key));
+        assert!(bytes >= SEGMENT_CHUNK_BYTES_MIN, "indexes and scans rely on it");
+        tenths[(bytes - SEGMENT_CHUNK_BYTES_MIN) * 10 / SEGMENT_CHUNK_BYTES_SPREAD] += 1;
+    }
+    assert!(tenths.iter().all(|count| (800..1_200).contains(count)), "{tenths:?}");
 }
 
 #[test]
@@ -173,6 +187,22 @@ fn a_removed_partition_keeps_its_files_until_the_next_checkpoint_and_then_leaves
     bench.settle().unwrap();
     assert!(bench.log.is_removed());
     assert!(bench.disk.names().is_empty(), "{:?}", bench.disk.names());
+}
+
+/// A removed partition once waited for a flush that nobody had a reason to ask for, because an index
+/// file of a segment that was gone was still wanted: its lane kept it for ever.
+#[test]
+fn a_removed_partition_does_not_wait_for_an_index_file_that_nobody_needs() {
+    let mut bench = Bench::new(1_000);
+    bench.append(1, &[2_000]);
+    bench.flush().unwrap();
+    bench.sync().unwrap();
+    assert!(bench.log.wants_flush(), "the index file is due");
+    bench.log.retire_all(&mut bench.cache);
+    assert!(!bench.log.wants_flush());
+    let (_, work) = bench.log.begin_checkpoint();
+    bench.finish(&work).unwrap();
+    assert!(bench.log.is_removed());
 }
 
 #[test]

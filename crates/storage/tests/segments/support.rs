@@ -13,7 +13,8 @@ use borzoi_wire::batch::{Batches, MessageId, NewMessage, encode_batch, stamp, ve
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const KEY: PartitionKey = PartitionKey(0x2a);
+/// A key whose chunks close three bytes above the minimum of 64 KiB.
+pub const KEY: PartitionKey = PartitionKey(0x232);
 const SECTOR: usize = 4096;
 
 /// xorshift64*: enough randomness for a test, from one number.
