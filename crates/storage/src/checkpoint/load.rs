@@ -40,7 +40,7 @@ pub enum LoadError {
     },
 }
 
-/// Reads the newest intact checkpoint of `log`.
+/// Reads the newest intact checkpoint of `log` and makes sure that it is durable.
 ///
 /// Falling back to an older one is safe: the journal reaches back to it, and files that it names
 /// and that were removed since belong to segments that the journal's operations truncate again.
@@ -63,6 +63,9 @@ pub fn load_newest(disk: &mut dyn Disk, log: LogId) -> Result<Loaded, LoadError>
         match decoded {
             Ok(checkpoint) => {
                 assert!(checkpoint.log == log && checkpoint.op == op);
+                // A process that was killed between renaming and syncing the directory left a name
+                // that a power loss can take back. What the start is built on must not vanish.
+                disk.sync(&file)?;
                 return Ok(Loaded { checkpoint: Some(checkpoint), damaged });
             }
             Err(error @ CheckpointError::Version { .. }) => {

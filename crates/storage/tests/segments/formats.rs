@@ -6,12 +6,13 @@ use borzoi_storage::checkpoint::{
     Checkpoint, CheckpointError, ConsumerKey, ConsumerState, LoadError, PartitionSection,
     load_newest, obsolete,
 };
-use borzoi_storage::disk::{Disk, FileName};
+use borzoi_storage::disk::{Disk, DiskIdentity, FileName};
 use borzoi_storage::index::SegmentIndex;
 use borzoi_storage::partition::{PartitionLog, ReadStart};
 use borzoi_storage::segment::batch::StoredBatch;
 use borzoi_storage::segment::chunk::{Chunk, ChunkHeader};
 use borzoi_storage::segment::decode_header;
+use borzoi_storage::sim_disk::{Fate, SimDisk};
 use borzoi_types::checksum::xxh3_128;
 use borzoi_types::{Body, GroupId, LogId, Micros, Offset, Op, PartitionKey};
 use bytes::Bytes;
@@ -177,6 +178,32 @@ fn the_newest_intact_checkpoint_is_loaded_and_only_its_log_is_looked_at() {
     }
     let error = load_newest(&mut disk, LogId(3)).unwrap_err();
     assert!(matches!(error, LoadError::NoneIntact { .. }), "{error}");
+}
+
+/// A process killed inside the replacement of a checkpoint left a name that was not durable yet. The
+/// next start took the checkpoint for granted, wrote a journal without the operations it contains,
+/// and a power loss then took the name back: a confirmed operation was gone. Loading now syncs.
+#[test]
+fn a_checkpoint_that_was_loaded_cannot_be_taken_back_by_a_power_loss() {
+    let (_, checkpoint) = example();
+    let newer = Checkpoint { op: Op(4_712), ..checkpoint.clone() };
+    let mut before = SimDisk::new(DiskIdentity::default());
+    before.durable_replace(&checkpoint.file(), checkpoint.encode().parts()).unwrap();
+    let mut whole = before.clone();
+    whole.durable_replace(&newer.file(), newer.encode().parts()).unwrap();
+    let mut loaded = Vec::new();
+    for step in before.steps()..whole.steps() {
+        let mut crashed = before.clone();
+        crashed.crash_before(step);
+        crashed.durable_replace(&newer.file(), newer.encode().parts()).unwrap_err();
+        let mut restarted = crashed.kill();
+        let first = load_newest(&mut restarted, LogId(3)).unwrap().checkpoint.unwrap();
+        let mut cut = restarted.power_cut(|_| Fate::Lost);
+        let second = load_newest(&mut cut, LogId(3)).unwrap().checkpoint.unwrap();
+        assert_eq!(first.op, second.op, "step {step}");
+        loaded.push(first.op);
+    }
+    assert!(loaded.contains(&Op(4_711)) && loaded.contains(&Op(4_712)));
 }
 
 #[test]
