@@ -118,6 +118,7 @@ impl PrepareHeader {
     pub fn sealed(mut self) -> Self {
         assert!(self.op > Op::ZERO, "op 0 is the root and has no prepare");
         assert!(self.commit < self.op, "an operation is prepared before it commits");
+        assert!(self.body_len as usize <= limits::PREPARE_BODY_BYTES_MAX, "bodies are bounded");
         let bytes = self.encode();
         self.checksum = checksum::xxh3_128(&bytes[CHECKSUM_BYTES..]);
         self

@@ -93,7 +93,9 @@ impl Log {
                 .map_or(settled.view_state.suffix.head.checksum, |header| header.parent);
         }
         log.advance_held();
+        log.check_chain();
         log.check();
+        assert_eq!(log.head(), settled.view_state.suffix.head, "as the record says");
         log
     }
 
@@ -209,6 +211,8 @@ impl Log {
     /// Appends an operation that directly follows the head.
     pub(crate) fn append(&mut self, prepare: Arc<Prepare>) {
         assert!(prepare.header.follows(self.head()), "appends follow the head");
+        assert!(self.reaches(prepare.header.op), "logs are bounded");
+        assert!(prepare.header.body_len as usize == prepare.body.len(), "a body has its length");
         self.slots.push_back(Slot {
             header: Some(prepare.header),
             prepare: Some(prepare),
@@ -226,6 +230,7 @@ impl Log {
         }
         slot.prepare = Some(Arc::clone(prepare));
         let append = slot.evidence != Evidence::Held;
+        assert!(!slot.writing, "what is being written is at hand already");
         slot.writing |= append;
         if prepare.header.op < self.cached_from {
             self.cached_from = prepare.header.op;
@@ -238,12 +243,15 @@ impl Log {
 
     /// The journal holds `anchor` at the log's level.
     pub(crate) fn hold(&mut self, anchor: Anchor) {
-        let Some(slot) = self.slot_mut(anchor.op).filter(|slot| slot.is(anchor.checksum)) else {
+        if self.find(anchor).is_none() {
             return;
-        };
+        }
+        let before = self.held_to;
+        let Some(slot) = self.slot_mut(anchor.op) else { return };
         slot.evidence = Evidence::Held;
         slot.writing = false;
         self.advance_held();
+        assert!(self.held_to >= before, "holding more never lowers the mark");
     }
 
     /// The journal cannot produce `anchor` although it held it: damage, never a nack.
@@ -251,6 +259,7 @@ impl Log {
         let Some(slot) = self.slot_mut(anchor.op).filter(|slot| slot.is(anchor.checksum)) else {
             return;
         };
+        assert!(!slot.writing, "what is being written is not read back");
         slot.evidence = Evidence::Faulty;
         if anchor.op <= self.held_to {
             self.held_to = Op(anchor.op.get() - 1);
@@ -260,6 +269,8 @@ impl Log {
 
     fn advance_held(&mut self) {
         let limit = if self.is_connected() { self.head_op() } else { self.applied };
+        assert!(limit <= self.head_op(), "nothing above the head is held");
+        assert!(self.held_to >= self.base.op, "the base is in the checkpoint");
         while self.held_to < limit {
             let next = self.held_to.next();
             if self.slot(next).is_none_or(|slot| slot.evidence != Evidence::Held) {
@@ -312,6 +323,8 @@ impl Log {
             self.held_to = self.held_to.min(self.applied);
         }
         self.advance_held();
+        assert_eq!(self.head(), suffix.head, "the log ends as adopted");
+        self.check_chain();
         self.check();
         Ok(true)
     }
@@ -326,7 +339,9 @@ impl Log {
     fn drop_last(&mut self) {
         let op = self.head_op();
         assert!(op > self.applied, "what is applied is never dropped");
+        assert!(op > self.base.op, "the base is never dropped");
         self.slots.pop_back();
+        assert_eq!(self.head_op().next(), op, "one slot per op");
         self.held_to = self.held_to.min(self.head_op());
         self.cached_from = self.cached_from.min(op);
     }
@@ -365,6 +380,9 @@ impl Log {
             self.connect()?;
         }
         self.advance_held();
+        if inserted {
+            self.check_chain();
+        }
         Ok(inserted)
     }
 
@@ -393,6 +411,7 @@ impl Log {
             return None;
         }
         let next = self.applied.next();
+        assert!(next > self.base.op, "the base is applied");
         let prepare = Arc::clone(self.slot(next)?.prepare.as_ref()?);
         assert_eq!(prepare.header.op, next, "operations apply in order");
         self.applied = next;
@@ -430,6 +449,7 @@ impl Log {
         assert!(through <= self.applied, "a checkpoint holds applied operations only");
         let checksum = self.checksum_at(through).expect("applied operations are known");
         self.rebase(Anchor { op: through, checksum });
+        assert!(self.held_to >= through, "what is in the checkpoint is held");
         self.advance_held();
         self.check();
     }
@@ -445,6 +465,7 @@ impl Log {
             }
             self.base.op = self.base.op.next();
         }
+        assert_eq!(self.base.op, base.op, "moved op by op");
         self.base = base;
         self.held_to = self.held_to.max(base.op);
         self.applied = self.applied.max(base.op);
@@ -481,8 +502,34 @@ impl Log {
             }
             self.advance_held();
         }
+        assert_eq!(self.base, checkpoint, "the log begins at the checkpoint");
+        self.check_chain();
         self.check();
         true
+    }
+
+    /// The module's invariants that need a walk over the log; after every change of its shape.
+    fn check_chain(&self) {
+        let mut below = Anchor { op: Op(self.chained_from.get() - 1), checksum: self.expected };
+        for op in self.chained_from.get()..=self.head_op().get() {
+            let slot = self.slot(Op(op)).expect("between base and head");
+            let header = slot.header.expect("chained slots have headers");
+            assert_eq!(header.op, Op(op), "a header lies at its op");
+            assert!(header.follows(below), "chained headers are chained");
+            below = header.anchor();
+        }
+        assert_eq!(below, self.head(), "the chain ends at the head");
+        for (index, slot) in self.slots.iter().enumerate() {
+            let op = Op(self.base.op.get() + 1 + index as u64);
+            assert!(slot.prepare.is_none() || slot.header.is_some(), "a body has a header");
+            assert!(!slot.writing || slot.prepare.is_some(), "what is written is at hand");
+            assert!(!slot.writing || slot.evidence != Evidence::Held, "written, then held");
+            let held = op > self.held_to || op <= self.applied || slot.evidence == Evidence::Held;
+            assert!(held, "everything up to the held mark is held");
+            if let Some(prepare) = &slot.prepare {
+                assert_eq!(slot.header, Some(prepare.header), "a body has its own header");
+            }
+        }
     }
 
     /// The module's invariants.
@@ -494,6 +541,12 @@ impl Log {
         assert!(self.chained_from > self.base.op, "the chain lies above the base");
         assert!(self.chained_from <= head.next(), "the chain reaches the head");
         assert!(self.is_connected() || self.held_to <= self.applied, "no hold across a gap");
+        assert!(self.cached_from > self.base.op, "what is released is not cached");
+        assert!(self.cached_from <= head.next(), "the cache lies in the log");
+        assert!(self.orphans.len() <= SUFFIX_OPS_MAX, "orphans are bounded");
+        if self.is_connected() {
+            assert_eq!(self.expected, self.base.checksum, "a whole chain hangs on the base");
+        }
     }
 }
 

@@ -84,6 +84,7 @@ pub(crate) fn merge(
     };
     let suffix = suffix_between(&best.dvc.suffix, commit, cut);
     assert!(suffix.is_chained(), "a cut chain is a chain");
+    assert!(suffix.head.op >= commit, "what is committed is kept");
     let discarded = best.dvc.suffix.head.op.get() - suffix.head.op.get();
     Decision::Start { suffix, commit, source: best.replica, discarded, loss }
 }
@@ -92,6 +93,7 @@ pub(crate) fn merge(
 fn canonical<'a>(ballots: &[Ballot<'a>], loss: bool) -> Option<Ballot<'a>> {
     let voters = ballots.iter().filter(|ballot| loss || !ballot.dvc.must_learn);
     let log_view: View = voters.map(|ballot| ballot.dvc.log_view).max()?;
+    assert!(loss || ballots.iter().any(|ballot| !ballot.dvc.must_learn), "a trusted voter");
     let candidates = ballots.iter().filter(|ballot| ballot.dvc.log_view == log_view);
     candidates.copied().max_by_key(|ballot| (ballot.dvc.suffix.head.op, ballot.dvc.commit))
 }
@@ -115,6 +117,7 @@ fn cut(
         if tally.held {
             continue;
         }
+        assert!(!tally.held, "a held operation is kept");
         let refused = tally.nacks >= usize::from(quorums.nack);
         let void = all_answered && !tally.faulty;
         return (refused || void).then(|| Op(header.op.get() - 1));

@@ -226,7 +226,7 @@ fn a_pair_needs_both_and_one_nack_discards() {
     let l = log(4, 4, 1);
     let a = ballot(1, 3, &l, &[Faulty]);
     let b = ballot(1, 3, &l[..3], &[]);
-    assert_eq!(head(2, &[a.clone()]), None);
+    assert_eq!(head(2, std::slice::from_ref(&a)), None);
     assert_eq!(head(2, &[a, b]), Some((3, false)));
 }
 

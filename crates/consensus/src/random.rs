@@ -24,6 +24,8 @@ impl Random {
     /// A number in `0..bound`; 0 when `bound` is 0.
     pub(crate) const fn below(&mut self, bound: u64) -> u64 {
         let drawn = self.next();
-        if bound == 0 { 0 } else { drawn % bound }
+        let number = if bound == 0 { 0 } else { drawn % bound };
+        assert!(number < bound || bound == 0, "below its bound");
+        number
     }
 }

@@ -175,7 +175,14 @@ pub fn settle(
     }
     chain.classify();
     let settled = chain.finish(trusted);
-    if solo { settle_solo(settled, &records) } else { Ok(settled) }
+    settled.check();
+    if !solo {
+        return Ok(settled);
+    }
+    let settled = settle_solo(settled, &records)?;
+    settled.check();
+    assert!(settled.slots.iter().all(|slot| slot.prepare.is_some()), "a solo log is whole");
+    Ok(settled)
 }
 
 fn check_identity(records: &LogRecords) -> Result<(), SettleError> {
@@ -315,6 +322,8 @@ impl<'a> Chain<'a> {
         }
         // Everything between the commit and `end` is known, so the uncommitted suffix has no hole.
         let Some((_, (top, evidence))) = known.range(..end).next_back() else { return };
+        assert!(top.op > self.head.op, "a bridge leads upwards");
+        assert!(self.lower.is_empty(), "one bridge is enough");
         self.lower.append(&mut self.chained);
         self.chained.insert(top.op, (*top, *evidence));
         self.head = top.anchor();
@@ -331,6 +340,7 @@ impl<'a> Chain<'a> {
             let lower = self.lower.get(&below.op).copied();
             let found = found.or(lower.filter(|(header, _)| header.anchor() == below));
             let Some((header, evidence)) = found else { return false };
+            assert_eq!(header.anchor(), below, "followed by identity");
             self.chained.insert(header.op, (header, evidence));
             self.below = Anchor { op: Op(header.op.get() - 1), checksum: header.parent };
         }
@@ -530,6 +540,26 @@ impl Settled {
         // Orphans first: of several for one position, settling prefers the last.
         let prepares = self.orphans.iter().cloned().chain(placed).collect();
         Carried { view_state: self.view_state.clone(), prepares }
+    }
+
+    /// What every settled log is.
+    fn check(&self) {
+        let state = &self.view_state;
+        let head = state.suffix.head.op;
+        assert!(state.log_view <= state.view, "a log is adopted in a view that was entered");
+        assert!(self.base.op <= head, "the checkpoint is part of the log");
+        assert!(state.commit >= self.base.op, "a checkpoint is committed");
+        assert_eq!(head.get() - self.base.op.get(), self.slots.len() as u64, "one slot per op");
+        assert!(self.chained_from > self.base.op, "the chain lies above the base");
+        assert!(self.chained_from <= state.commit.next(), "holes lie below the commit");
+        assert!(self.orphans.len() <= SUFFIX_OPS_MAX, "orphans are bounded");
+        for (index, slot) in self.slots.iter().enumerate() {
+            let op = Op(self.base.op.get() + 1 + index as u64);
+            let held = slot.evidence == Evidence::Held;
+            assert_eq!(slot.prepare.is_some(), held, "held means found");
+            assert!(slot.header.is_none_or(|header| header.op == op), "each at its op");
+            assert!(op < self.chained_from || slot.header.is_some(), "the chain is known");
+        }
     }
 
     fn rebuild_suffix(&mut self, head: Anchor, below: Anchor) {

@@ -117,6 +117,7 @@ impl LogSuffix {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const { assert!(SUFFIX_OPS_MAX * (HEADER_BYTES + 1) < 1024 * 1024) };
         let head = Anchor { op: reader.op()?, checksum: reader.u128()? };
         let count = reader.count("suffix length", HEADER_BYTES + 1, SUFFIX_OPS_MAX)?;
         let mut headers = Vec::with_capacity(count);

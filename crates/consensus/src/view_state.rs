@@ -61,6 +61,7 @@ impl ViewState {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         assert!(self.log_view <= self.view, "a log is adopted in a view that was entered");
+        assert!(self.suffix.below().op <= self.commit, "the whole uncommitted suffix is kept");
         let mut writer = Writer::with_capacity(64 + self.suffix.encoded_bytes());
         writer.u32(MAGIC);
         writer.u8(VERSION);

@@ -117,6 +117,8 @@ impl Replica {
         let own = usize::from(self.options.replica.get());
         let others = self.peers.iter().enumerate().filter(|(index, _)| *index != own);
         let support = 1 + others.filter(|(_, peer)| supports(peer)).count();
+        assert!(support <= self.peers.len(), "each member asks once");
+        assert!(target > self.view, "one asks for a higher view");
         if support >= usize::from(self.quorums.view_change) {
             self.enter_view(now, target, effects);
         }
@@ -129,6 +131,7 @@ impl Replica {
         if self.peer(to).hinted.is_some_and(|at| now.since(at) < wait) || !self.is_durable() {
             return;
         }
+        assert!(self.is_durable(), "a hint is a message like any other");
         self.peer_mut(to).hinted = Some(now);
         let view = self.view;
         let message = match self.status {

@@ -166,6 +166,7 @@ impl Replica {
         } else {
             replica.status = Status::Normal;
         }
+        assert!(replica.durable_view <= replica.view, "what was recovered is durable");
         replica.advance(now, effects);
         replica
     }
@@ -362,6 +363,8 @@ impl Replica {
     fn persist(&self, effects: &mut Vec<Effect>) {
         let suffix = self.log.suffix(self.commit_max, true);
         assert!(suffix.is_chained(), "the record carries a whole suffix");
+        assert!(suffix.below().op <= self.commit_max, "down to what is committed");
+        assert!(self.log_view <= self.view, "a log is adopted in a view that was entered");
         effects.push(Effect::PersistViewState(ViewState {
             cluster: self.options.cluster,
             log: self.options.log,
@@ -459,7 +462,39 @@ impl Replica {
             assert!(self.is_primary() && own <= self.log.head_op(), "a primary's own operation");
         }
         assert!(self.role != Role::ViewChange { view: self.view } || !self.is_backup());
+        self.check_peers();
+        self.check_learning();
         self.log.check();
+    }
+
+    fn check_peers(&self) {
+        assert_eq!(self.peers.len(), usize::from(self.options.replica_count), "one per member");
+        let own = self.peer(self.options.replica);
+        assert!(own.dvc.is_none() && own.support.is_none(), "one is not one's own peer");
+        for peer in self.others().map(|peer| self.peer(peer)) {
+            assert!(peer.view_seen.is_none_or(|view| view <= VIEW_MAX), "views are bounded");
+            if let Some(dvc) = &peer.dvc {
+                assert_eq!(dvc.view, self.view, "ballots are for this view");
+            }
+            if self.is_primary() {
+                assert!(peer.acked <= self.log.head_op(), "nobody holds what was not prepared");
+                assert!(peer.commit_echoed <= self.commit_max, "nobody echoes the future");
+            }
+        }
+    }
+
+    fn check_learning(&self) {
+        assert!(self.learn_goal.is_none() || self.must_learn, "only the untrusted learn");
+        assert!(self.boot_view <= self.view, "views rise");
+        assert!(self.loss_body.is_none() || self.is_primary(), "a primary declares a loss");
+        assert!(!self.suspecting || !self.is_primary(), "a primary does not suspect itself");
+        assert!(!self.primary_gone || !self.is_primary(), "nor miss itself");
+        assert!(self.pending.is_empty() || !self.is_primary(), "a primary buffers nothing");
+        assert_ne!(self.nonce, 0, "0 is nobody's question");
+        if self.is_serving_primary() {
+            assert!(self.own_op.is_some_and(|op| op <= self.log.applied()), "in force");
+            assert!(self.is_durable(), "and on disk");
+        }
     }
 
     /// Opaque bytes for this replica's next do-view-change, at most 64 KiB; a loss epoch's body

@@ -55,6 +55,17 @@ impl Pending {
         self.prepares.contains_key(&op)
     }
 
+    /// Bounded, counted, each at its op.
+    pub(super) fn check(&self) {
+        assert!(self.prepares.len() <= PENDING_OPS_MAX, "the buffer is bounded in operations");
+        let fits = self.bytes <= PENDING_BYTES_MAX || self.prepares.len() == 1;
+        assert!(fits, "the buffer is bounded in bytes");
+        assert_eq!(self.prepares.is_empty(), self.bytes == 0, "bytes are counted in and out");
+        if let Some((op, prepare)) = self.prepares.first_key_value() {
+            assert_eq!(*op, prepare.header.op, "a prepare lies at its op");
+        }
+    }
+
     /// Takes the lowest if it is at or below `op`.
     fn take_up_to(&mut self, op: Op) -> Option<Arc<Prepare>> {
         let first = self.prepares.first_entry().filter(|entry| *entry.key() <= op)?;
@@ -129,6 +140,8 @@ impl Replica {
         assert!(self.is_primary(), "only a primary prepares");
         let head = self.log.head();
         self.timestamp = self.timestamp.max(timestamp);
+        assert!(head.op >= self.commit_max, "a primary has what is committed");
+        assert!(self.fits_suffix(head.op.next()), "the uncommitted suffix is bounded");
         let header = PrepareHeader {
             checksum: 0,
             body_checksum: checksum::xxh3_128_body(&body),
@@ -145,6 +158,8 @@ impl Replica {
         }
         .sealed();
         let prepare = Arc::new(Prepare { header, body });
+        assert!(header.follows(head), "the chain goes on");
+        assert!(header.commit < header.op, "prepared, then committed");
         self.inflight_bytes += prepare.size();
         self.append(Arc::clone(&prepare), effects);
         let message = self.prepare_message(prepare);
@@ -170,6 +185,7 @@ impl Replica {
             None => (PrepareKind::ViewStart, Body::empty()),
         };
         let op = self.prepare(kind, self.timestamp, body, effects);
+        assert_eq!(op, self.log.head_op(), "the view begins with its own operation");
         self.own_op = Some(op);
     }
 
@@ -234,7 +250,9 @@ impl Replica {
     }
 
     fn buffer(&mut self, prepare: Arc<Prepare>) {
+        assert!(!self.is_primary(), "a primary prepares, it is not prepared to");
         self.counters.buffered += 1;
+        self.pending.check();
         if !self.pending.insert(prepare) {
             self.counters.buffer_overflows += 1;
         }
@@ -248,6 +266,7 @@ impl Replica {
             return;
         }
         if self.log.fill(prepare) {
+            assert!(self.log.find(anchor).is_some_and(|slot| slot.writing), "on its way");
             effects.push(Effect::Append(Arc::clone(prepare)));
         }
         self.acknowledged.due = true;
@@ -256,6 +275,8 @@ impl Replica {
     /// Moves buffered prepares into the log as far as they fit.
     pub(super) fn drain_pending(&mut self, effects: &mut Vec<Effect>) {
         while let Some(prepare) = self.pending.take_up_to(self.log.head_op().next()) {
+            assert!(prepare.header.op <= self.log.head_op().next(), "taken in order");
+            assert!(!self.is_foreign(&prepare.header), "checked when it was buffered");
             if prepare.header.follows(self.log.head()) {
                 if self.fits_suffix(prepare.header.op) {
                     self.append(prepare, effects);
@@ -291,6 +312,8 @@ impl Replica {
             return;
         }
         let checksum = self.log.checksum_at(held).expect("what is held is certain");
+        assert_eq!(self.durable_log_view, self.view, "acknowledged in a log that is on disk");
+        assert!(held <= self.log.head_op(), "held lies in the log");
         self.acknowledged.held = Some(held);
         self.acknowledged.due = false;
         let message = Message::PrepareOk {
@@ -312,6 +335,7 @@ impl Replica {
             self.counters.rejected += 1;
             return;
         }
+        assert!(self.log_view == self.view, "acknowledgements count in this view only");
         let peer = self.peer_mut(from);
         peer.acked = peer.acked.max(held.op);
         peer.commit_echoed = peer.commit_echoed.max(commit);
@@ -330,6 +354,8 @@ impl Replica {
         held.sort_unstable_by(|a, b| b.cmp(a));
         let by_quorum = held[usize::from(self.quorums.replication) - 1];
         assert!(by_quorum <= self.log.head_op(), "nobody holds what was not prepared");
+        let holders = held.iter().filter(|op| **op >= by_quorum).count();
+        assert!(holders >= usize::from(self.quorums.replication), "committed by a quorum");
         self.commit_max = self.commit_max.max(by_quorum);
     }
 
@@ -340,6 +366,7 @@ impl Replica {
             effects.push(Effect::Commit(prepare));
         }
         assert!(self.log.applied() >= before, "commit never goes back");
+        assert!(self.log.applied() <= self.commit_max, "committed, then applied");
         self.log.trim(!self.is_solo());
     }
 

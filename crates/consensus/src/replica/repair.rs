@@ -97,6 +97,17 @@ impl Repair {
         self.peer
     }
 
+    /// Everything in flight is bounded.
+    pub(super) fn check(&self) {
+        assert!(self.requested.len() <= REQUESTED_OPS_MAX, "requests are bounded");
+        assert!(self.fetching.len() <= FETCHES_MAX + 1, "reads are bounded");
+        assert!(self.peer.get() < self.replica_count, "a member of the group");
+        assert!(!(self.transferring && self.transfer_again.is_some()), "one transfer at a time");
+        let members = 1u16 << self.replica_count;
+        let wanted = self.fetching.values().all(|bits| *bits != 0 && u16::from(*bits) < members);
+        assert!(wanted, "each read is wanted by members of the group");
+    }
+
     fn wake_at(&mut self, at: Mono) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -127,6 +138,7 @@ impl Replica {
         if self.repair.looking {
             self.request_prepares(now, effects);
         }
+        self.repair.check();
         if let Some(at) = self.repair.transfer_again {
             self.repair.wake_at(at);
             self.repair.transfer_again = Some(at).filter(|at| *at > now);
@@ -237,6 +249,8 @@ impl Replica {
         let Some(slot) = self.log.slot(next) else { return };
         if slot.prepare.is_none() && slot.evidence == Evidence::Held {
             let anchor = slot.header.expect("chained slots have headers").anchor();
+            assert_eq!(anchor.op, next, "a header lies at its op");
+            assert!(next <= self.log.held_to(), "what is read back is held");
             self.fetch(anchor, self.options.replica, effects);
         }
     }
@@ -301,6 +315,8 @@ impl Replica {
         }
         if !headers.is_empty() {
             headers.reverse();
+            assert!(headers.len() <= HEADERS_PER_ANSWER_MAX, "answers are bounded");
+            assert_eq!(headers.last().map(PrepareHeader::anchor), Some(top), "as asked");
             self.send(from, Message::Headers { headers }, effects);
         }
     }
@@ -370,6 +386,7 @@ impl Replica {
         let op = prepare.header.op;
         let wanted = self.log.find(prepare.header.anchor()).is_some_and(|slot| slot.lacks_body());
         if wanted && self.log.fill(prepare) {
+            assert!(op > self.log.base().op && op <= self.log.head_op(), "it lies in the log");
             self.counters.prepares_repaired += 1;
             self.repair.requested.remove(&op);
             self.merge_due = true;
@@ -398,6 +415,8 @@ impl Replica {
             return;
         }
         assert_ne!(from, self.options.replica, "state comes from a peer");
+        assert!(!self.is_solo(), "a solo replica has no peer");
+        assert!(at_least >= self.log.applied(), "a transfer goes forward");
         self.repair.transferring = true;
         self.counters.state_transfers += 1;
         effects.push(Effect::StateTransfer { from, at_least, diverged: self.diverged });
@@ -417,6 +436,8 @@ impl Replica {
         self.merge_due = true;
         self.drain_pending(effects);
         assert!(self.log.applied() >= checkpoint.op, "the checkpoint is applied state");
+        assert!(self.log.held_to() >= checkpoint.op, "and as durable as the log");
+        assert!(self.commit_max >= checkpoint.op, "and committed");
         if forced {
             self.persist(effects);
         }

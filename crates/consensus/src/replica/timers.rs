@@ -98,6 +98,22 @@ impl Replica {
         let patience = Duration(timeouts.view_change.0 * SERVE_FACTOR);
         arm(&mut timers.serve, primary && !serving, || now.plus(patience));
         assert!(!(primary && backup), "one part at a time");
+        assert!(!between || !(primary || backup), "between views there is no part");
+        self.check_timers();
+    }
+
+    /// Timers run only in the states that the module's table names.
+    fn check_timers(&self) {
+        let timers = &self.timers;
+        let primary = self.is_primary();
+        assert!(timers.suspect.is_none() || self.is_backup(), "suspect: backups");
+        assert!(timers.view_change.is_none() || self.status == Status::ViewChange);
+        assert!(timers.check_quorum.is_some() == primary, "check_quorum: primaries");
+        assert!(timers.prepare_retry.is_none() || primary, "prepare_retry: primaries");
+        assert!(timers.stuck.is_none() || primary, "stuck: primaries");
+        assert!(timers.serve.is_none() || primary, "serve: primaries");
+        assert!(timers.retry.is_some() || self.status == Status::Normal, "something goes on");
+        assert!(self.deadline().is_some(), "a member of a group always waits for something");
     }
 
     pub(super) fn on_tick(&mut self, now: Mono, effects: &mut Vec<Effect>) {

@@ -30,6 +30,8 @@ impl Replica {
 
     /// What leaving for a higher view always does.
     fn leave_for(&mut self, now: Mono, view: View) {
+        assert!(view > self.view, "views rise");
+        assert!(self.log_view <= self.view, "the log stays that of an older view");
         self.view = view;
         self.status = Status::ViewChange;
         self.counters.view_changes += 1;
@@ -85,6 +87,7 @@ impl Replica {
         if self.status == Status::ViewChange {
             self.repeat_view_change(now, effects);
         } else if self.is_primary() {
+            assert_eq!(self.durable_log_view, self.view, "the log is on disk before it is sent");
             let start = self.start_view_message(0);
             self.broadcast(&start, effects);
             let mut op = self.own_op.unwrap_or_else(|| self.log.head_op().next());
@@ -135,6 +138,8 @@ impl Replica {
         if self.log_view == self.view {
             return; // This replica led this view before and gave it up.
         }
+        assert!(dvc.log_view <= dvc.view, "decoding guarantees it");
+        assert!(dvc.suffix.is_chained(), "decoding guarantees it");
         self.peer_mut(from).dvc = Some(dvc);
         self.merge_due = true;
     }
@@ -149,7 +154,9 @@ impl Replica {
         if !candidate || !std::mem::take(&mut self.merge_due) {
             return false;
         }
+        assert!(self.own_op.is_none(), "a view that is not in force has no operation");
         let own = self.own_do_view_change();
+        assert_eq!(own.view, self.view, "one's own ballot is for this view");
         let mut ballots = vec![Ballot { replica: self.options.replica, dvc: &own }];
         ballots.extend(self.others().filter_map(|replica| {
             let dvc = self.peer(replica).dvc.as_deref()?;
@@ -188,6 +195,8 @@ impl Replica {
         }
         self.take_log_of_view(now, commit);
         self.counters.views_started += 1;
+        assert_eq!(self.log.head(), suffix.head, "the log is the one decided");
+        assert!(self.commit_max >= commit, "what is committed stays so");
         for peer in &mut self.peers {
             peer.acked = Op::ZERO;
             peer.commit_echoed = Op::ZERO;
@@ -292,6 +301,8 @@ impl Replica {
         self.peer_mut(primary).heard = now;
         self.repair.prefer(from);
         self.note_learning(from, start);
+        assert_eq!(self.log.head(), start.suffix.head, "the log is the one sent");
+        assert_eq!(self.log_view, start.view, "of the view that was sent");
         self.persist(effects);
         self.drain_pending(effects);
         assert!(self.is_backup(), "a primary starts its view itself");
@@ -361,6 +372,7 @@ impl Replica {
             return;
         }
         assert!(self.view >= self.boot_view, "learned from a view that is not older");
+        assert!(self.log.held_to() >= goal, "learned means held");
         self.must_learn = false;
         self.learn_goal = None;
         self.persist(effects);
