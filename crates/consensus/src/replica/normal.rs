@@ -347,10 +347,13 @@ impl Replica {
         if !self.is_primary() || !self.is_durable() {
             return;
         }
-        let own = self.options.replica;
-        let mut held: Vec<Op> = self.others().map(|peer| self.peer(peer).acked).collect();
-        held.push(self.log.held_to());
-        assert_eq!(held.len(), self.peers.len(), "every member has one vote, {own} included");
+        // On the hot path: no allocation.
+        let mut all = [Op::ZERO; limits::REPLICAS_MAX];
+        let held = &mut all[..self.peers.len()];
+        for (slot, peer) in held.iter_mut().zip(&self.peers) {
+            *slot = peer.acked;
+        }
+        held[usize::from(self.options.replica.get())] = self.log.held_to();
         held.sort_unstable_by(|a, b| b.cmp(a));
         let by_quorum = held[usize::from(self.quorums.replication) - 1];
         assert!(by_quorum <= self.log.head_op(), "nobody holds what was not prepared");
