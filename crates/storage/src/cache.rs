@@ -90,14 +90,17 @@ impl SegmentCache {
 
     /// Remembers a chunk whose bytes are in its file.
     pub(crate) fn insert_chunk(&mut self, key: PartitionKey, chunk: Arc<Chunk>) {
-        assert!(chunk.base < chunk.end);
+        chunk.assert_valid();
         let cost = chunk.length as usize + ENTRY_OVERHEAD_BYTES;
         self.counters.evictions += self.chunks.insert(key, chunk.base, chunk, cost);
+        assert!(!self.chunks.entries.is_empty(), "the newest entry stays");
     }
 
     /// The index of the segment of `key` at `base`, as far as it is known.
     pub(crate) fn index(&mut self, key: PartitionKey, base: Offset) -> Option<&SegmentIndex> {
-        self.indexes.exact(key, base)
+        let index = self.indexes.exact(key, base);
+        assert!(index.is_none_or(|index| index.end() >= base), "of this segment");
+        index
     }
 
     /// Takes the index of a segment out, to be extended and put back.
@@ -112,6 +115,7 @@ impl SegmentCache {
         assert!(index.entries().first().is_none_or(|entry| entry.base == base));
         let cost = index.memory_bytes() + ENTRY_OVERHEAD_BYTES;
         self.counters.evictions += self.indexes.insert(key, base, index, cost);
+        assert!(!self.indexes.entries.is_empty(), "the newest entry stays");
     }
 
     /// Notes a chunk that was just written; it extends the index if that reaches exactly so far.
@@ -120,7 +124,10 @@ impl SegmentCache {
             Some(index) => index,
             None => SegmentIndex::empty_at(segment),
         };
-        index.push(entry);
+        assert!(segment <= entry.base, "a chunk lies in its segment");
+        let known = index.end();
+        let extended = index.push(entry);
+        assert!(!extended || index.end() > known);
         if !index.entries().is_empty() {
             self.insert_index(key, segment, index);
         }
@@ -129,6 +136,7 @@ impl SegmentCache {
     /// Forgets the index of one segment.
     pub(crate) fn remove_index(&mut self, key: PartitionKey, segment: Offset) {
         self.indexes.remove(key, segment);
+        assert!(self.indexes.exact(key, segment).is_none());
     }
 
     /// Forgets everything of `key` below `end`.
@@ -163,12 +171,14 @@ impl<V> Recent<V> {
 
     fn next_use(&mut self) -> u64 {
         self.uses += 1;
+        assert!(self.by_use.last_key_value().is_none_or(|(last, _)| *last < self.uses));
         self.uses
     }
 
     /// Inserts or replaces; returns how many others were thrown out.
     fn insert(&mut self, key: PartitionKey, base: Offset, value: V, cost: usize) -> u64 {
         self.remove(key, base);
+        assert!(cost > 0, "everything costs something");
         let used = self.next_use();
         self.entries.insert((key, base), Slot { value, cost, used });
         self.by_use.insert(used, (key, base));
@@ -190,7 +200,8 @@ impl<V> Recent<V> {
         let removed = self.by_use.remove(&slot.used);
         assert!(removed == Some(at), "both maps name the same");
         slot.used = used;
-        self.by_use.insert(used, at);
+        let before = self.by_use.insert(used, at);
+        assert!(before.is_none(), "uses are counted up");
     }
 
     fn exact(&mut self, key: PartitionKey, base: Offset) -> Option<&V> {
@@ -205,6 +216,7 @@ impl<V> Recent<V> {
         let slot = self.entries.remove(&(key, base))?;
         let named = self.by_use.remove(&slot.used);
         assert!(named == Some((key, base)), "both maps name the same");
+        assert!(self.bytes >= slot.cost, "the sum of the costs");
         self.bytes -= slot.cost;
         Some(slot.value)
     }
@@ -221,6 +233,7 @@ impl<V> Recent<V> {
     fn assert_valid(&self) {
         assert!(self.entries.len() == self.by_use.len(), "one use per entry");
         assert!(self.bytes <= self.bytes_max || self.entries.len() <= 1, "within the budget");
+        assert!(self.entries.is_empty() == (self.bytes == 0), "the sum of the costs");
     }
 }
 

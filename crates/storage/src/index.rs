@@ -23,6 +23,7 @@
 use crate::segment::chunk::{ChunkHeader, chunk_file_bytes};
 use crate::segment::{SEGMENT_HEADER_BYTES, align_up, u32_at, u64_at};
 use borzoi_types::checksum::xxh3_128;
+use borzoi_types::limits::DISK_ALIGNMENT;
 use borzoi_types::{Micros, Offset, PartitionKey};
 use bytes::Bytes;
 
@@ -56,14 +57,22 @@ impl IndexEntry {
     /// The entry of the chunk with this header at `position`.
     #[must_use]
     pub fn new(header: &ChunkHeader, position: u64) -> Self {
-        assert!(header.messages > 0 && position >= SEGMENT_HEADER_BYTES);
-        Self {
+        let entry = Self {
             base: header.base,
             timestamp_max: header.timestamp_max,
             position,
             length: header.length,
             messages: header.messages,
-        }
+        };
+        entry.assert_valid();
+        entry
+    }
+
+    /// What holds for the entry of any chunk.
+    fn assert_valid(&self) {
+        assert!(self.messages > 0 && self.length > 0, "no chunk is empty");
+        assert!(self.position >= SEGMENT_HEADER_BYTES, "chunks follow the header");
+        assert!(self.position.is_multiple_of(DISK_ALIGNMENT as u64), "chunks are padded");
     }
 
     /// Offset after its last message.
@@ -77,7 +86,8 @@ impl IndexEntry {
     #[must_use]
     pub fn position_end(&self) -> u64 {
         let end = self.position + chunk_file_bytes(self.length);
-        assert!(end > self.position);
+        assert!(end - self.position > u64::from(self.length), "a header comes with the batches");
+        assert!(end.is_multiple_of(DISK_ALIGNMENT as u64), "chunks are padded");
         end
     }
 }
@@ -145,8 +155,20 @@ impl SegmentIndex {
         self.covered_bytes = entry.position_end();
         self.end = entry.end();
         self.entries.push(entry);
-        assert!(self.base < self.end && self.covered_bytes > SEGMENT_HEADER_BYTES);
+        self.assert_valid();
         true
+    }
+
+    /// What holds between any two calls, as far as it can be seen from the ends.
+    fn assert_valid(&self) {
+        assert!(self.entries.is_empty() == (self.base == self.end), "messages lie in chunks");
+        assert!(self.covered_bytes >= SEGMENT_HEADER_BYTES);
+        if let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) {
+            first.assert_valid();
+            last.assert_valid();
+            assert!(first.base == self.base && first.position == SEGMENT_HEADER_BYTES);
+            assert!(last.end() == self.end && last.position_end() == self.covered_bytes);
+        }
     }
 
     /// Which entry holds `offset`, if it is covered.
@@ -157,7 +179,8 @@ impl SegmentIndex {
         }
         let after = self.entries.partition_point(|entry| entry.base <= offset);
         assert!(after > 0, "the first entry starts at the segment's base");
-        assert!(self.entries[after - 1].end() > offset, "entries have no gap");
+        let entry = &self.entries[after - 1];
+        assert!(entry.base <= offset && offset < entry.end(), "entries have no gap");
         Some(after - 1)
     }
 
@@ -166,20 +189,26 @@ impl SegmentIndex {
     #[must_use]
     pub fn find_time(&self, time: Micros) -> Option<usize> {
         let found = self.entries.iter().position(|entry| entry.timestamp_max >= time);
-        assert!(found.is_none_or(|index| index < self.entries.len()));
+        if let Some(index) = found {
+            assert!(self.entries[index].timestamp_max >= time, "it may hold such a batch");
+            assert!(index == 0 || self.entries[index - 1].timestamp_max < time, "the first one");
+        }
         found
     }
 
     /// Memory that this index takes, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.entries.capacity() * size_of::<IndexEntry>()
+        let entries = self.entries.capacity() * size_of::<IndexEntry>();
+        assert!(entries >= size_of_val(self.entries.as_slice()));
+        size_of::<Self>() + entries
     }
 
     /// The index file's content, padded to whole sectors.
     #[must_use]
     pub fn encode(&self, key: PartitionKey) -> Bytes {
         assert!(!self.entries.is_empty(), "a segment without chunks has no index file");
+        self.assert_valid();
         let count = u32::try_from(self.entries.len()).expect("bounded by the segment's size");
         let used = HEADER_BYTES + self.entries.len() * ENTRY_BYTES;
         let padded = usize::try_from(align_up(used as u64)).expect("a few megabytes at most");
@@ -201,6 +230,8 @@ impl SegmentIndex {
         }
         let checksum = file_checksum(&bytes[..used]);
         bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        assert!(bytes.len().is_multiple_of(DISK_ALIGNMENT), "files are written in whole sectors");
+        assert!(bytes.len() - used < DISK_ALIGNMENT);
         Bytes::from(bytes)
     }
 
@@ -242,7 +273,12 @@ impl SegmentIndex {
                 return Err(IndexError::Order);
             }
         }
-        if index.covered_bytes == segment_bytes { Ok(index) } else { Err(IndexError::Order) }
+        if index.covered_bytes != segment_bytes {
+            return Err(IndexError::Order);
+        }
+        index.assert_valid();
+        assert!(index.base == base && !index.entries.is_empty());
+        Ok(index)
     }
 }
 
@@ -258,7 +294,9 @@ fn decode_entry(slot: &[u8]) -> Option<IndexEntry> {
     let possible = entry.messages > 0
         && entry.length > 0
         && entry.base.0.checked_add(u64::from(entry.messages)).is_some()
-        && entry.position <= u64::MAX / 2;
+        && entry.position >= SEGMENT_HEADER_BYTES
+        && entry.position <= u64::MAX / 2
+        && entry.position.is_multiple_of(DISK_ALIGNMENT as u64);
     possible.then_some(entry)
 }
 
@@ -267,5 +305,6 @@ fn file_checksum(used: &[u8]) -> u128 {
     let mut covered = Vec::with_capacity(used.len() - 16);
     covered.extend_from_slice(&used[..CHECKSUM_AT]);
     covered.extend_from_slice(&used[HEADER_BYTES..]);
+    assert!(covered.len() == used.len() - 16, "everything but the checksum");
     xxh3_128(&covered)
 }

@@ -55,6 +55,7 @@ pub fn load_newest(disk: &mut dyn Disk, log: LogId) -> Result<Loaded, LoadError>
         let file = FileName::Checkpoint { log, op };
         let bytes = disk.len(&file)?.unwrap_or(0).min(CHECKPOINT_BYTES_MAX);
         let content = disk.read(&file, 0, bytes)?;
+        assert!(content.len() as u64 <= bytes);
         let decoded = Checkpoint::decode(&content).and_then(|checkpoint| {
             let (log, op) = (checkpoint.log, checkpoint.op);
             let right = checkpoint.file() == file;
@@ -89,6 +90,7 @@ pub fn obsolete(log: LogId, newest: Op, files: &[FileName]) -> Vec<FileName> {
     assert!(ops.is_sorted());
     let kept_from = ops.len().saturating_sub(CHECKPOINTS_KEPT);
     ops.truncate(kept_from);
+    assert!(!ops.contains(&newest), "the newest is never among them");
     ops.into_iter().map(|op| FileName::Checkpoint { log, op }).collect()
 }
 

@@ -128,7 +128,8 @@ impl Gather {
         }
         self.body.push(self.packed.split().freeze());
         self.body.push(piece.clone());
-        assert!(self.packed.is_empty());
+        assert!(self.packed.is_empty(), "pieces stay in order");
+        assert!(self.body.len() >= piece.len());
     }
 
     pub(crate) fn finish(mut self) -> Body {
@@ -181,6 +182,7 @@ impl Checkpoint {
         for part in body.parts() {
             file.push(part.clone());
         }
+        assert!(file.len() == CHECKPOINT_HEADER_BYTES + body.len());
         file
     }
 
@@ -243,6 +245,7 @@ fn check_header(file: &[u8]) -> Result<u32, CheckpointError> {
     if u128_at(header, 64) != xxh3_128(body) {
         return Err(CheckpointError::Checksum);
     }
+    assert!(header.len() + body.len() == file.len());
     Ok(u32_at(header, 24))
 }
 
@@ -266,7 +269,7 @@ fn take_section(rest: &mut Bytes) -> Result<(u32, Bytes), CheckpointError> {
         return Err(CheckpointError::Length);
     }
     let content = rest.split_to(length);
-    assert!(content.len() == length);
+    assert!(header.len() == SECTION_HEADER_BYTES && content.len() == length);
     Ok((u32_at(&header, 0), content))
 }
 

@@ -107,6 +107,9 @@ impl PartitionSection {
         for (key, consumer) in &self.consumers {
             put_consumer(out, *key, consumer);
         }
+        let lists =
+            (state.closed.len() + 1) * SEGMENT_BYTES + self.consumers.len() * CONSUMER_BYTES;
+        assert!(gather.packed().len() == FIXED_BYTES + lists, "as the counts say");
         gather.push(&self.extra);
         for part in state.tail.parts() {
             gather.push(part);
@@ -150,7 +153,8 @@ impl PartitionSection {
             return Err(SectionError::Field);
         }
         let (messages, _) = state.check()?;
-        assert!(messages <= state.next_offset.0);
+        assert!(messages <= state.next_offset.0, "offsets count every message");
+        assert!(reserved.is_none_or(|reserved| reserved >= state.next_offset), "A1");
         Ok(Self { state, consumers: get_consumers(&consumers)?, reserved, extra })
     }
 }

@@ -70,6 +70,7 @@ impl PartitionLog {
         }
         assert!(tail.len() < self.chunk_bytes, "larger ones are closed chunks");
         assert!(closed_end <= self.next_offset);
+        assert!((closed_end == self.next_offset) == tail.is_empty(), "the tail is the rest");
         let state = PartitionState {
             key: self.key,
             segment_bytes_max: self.segment_bytes_max,
@@ -111,7 +112,8 @@ impl PartitionLog {
                 tickets.push(ticket);
             }
         }
-        assert!(tickets.len() == work.retired.len() * 2);
+        assert!(tickets.len() == work.retired.len() * 2, "segment and index");
+        assert!(!self.retired.iter().any(|segment| work.retired.contains(&segment.base)));
         tickets
     }
 
@@ -144,6 +146,7 @@ impl PartitionLog {
     /// A queue with the index of `segment` to be written, after a reader has rebuilt it.
     pub(super) fn want_index(&mut self, segment: Segment) {
         assert!(self.closed.contains(&segment), "only closed segments have index files");
+        assert!(segment.file_bytes > SEGMENT_HEADER_BYTES, "with content");
         let queue: &mut FlushQueue = self.queue.get_or_insert_default();
         queue.segment_closed(segment);
     }
@@ -218,6 +221,7 @@ fn check_segment(segment: &Segment, before: Offset) -> Result<(), RestoreError> 
     let empty = segment.base == segment.end;
     if ordered && aligned && has_chunk && empty == (segment.bytes == 0) {
         segment.assert_valid();
+        assert!(segment.end >= before);
         Ok(())
     } else {
         Err(RestoreError::Segments)
@@ -239,6 +243,6 @@ fn restore_tail(content: &Body) -> Result<Option<Box<Tail>>, RestoreError> {
         at += view.length;
     }
     assert!(tail.length() == content.len());
-    assert!(tail.base() < tail.end());
+    assert!(tail.base() < tail.end(), "content has batches");
     Ok(Some(tail))
 }

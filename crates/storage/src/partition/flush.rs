@@ -36,7 +36,9 @@ pub(super) struct PendingChunk {
 
 impl PendingChunk {
     pub(super) fn new(segment: Offset, position: u64, chunk: Chunk) -> Self {
+        chunk.assert_valid();
         assert!(segment <= chunk.base && position >= SEGMENT_HEADER_BYTES);
+        assert!(position.is_multiple_of(SEGMENT_HEADER_BYTES), "chunks are padded");
         Self { segment, position, chunk: Arc::new(chunk) }
     }
 
@@ -133,7 +135,8 @@ impl FlushQueue {
     }
 
     pub(super) fn segment_closed(&mut self, segment: Segment) {
-        assert!(segment.file_bytes > SEGMENT_HEADER_BYTES);
+        segment.assert_valid();
+        assert!(segment.file_bytes > SEGMENT_HEADER_BYTES, "closed segments have content");
         self.index_wanted.push_back(segment);
     }
 
@@ -155,7 +158,9 @@ impl FlushQueue {
     pub(super) fn file_bytes_below(&self, segment: Offset) -> Option<u64> {
         let mut pending = self.pending_in_writes().chain(&self.waiting);
         let position = pending.find(|chunk| chunk.segment == segment).map(|chunk| chunk.position);
-        assert!(position.is_none_or(|position| position >= SEGMENT_HEADER_BYTES));
+        let chunk_at =
+            |at: u64| at >= SEGMENT_HEADER_BYTES && at.is_multiple_of(SEGMENT_HEADER_BYTES);
+        assert!(position.is_none_or(chunk_at), "where a chunk is");
         position
     }
 
@@ -225,6 +230,7 @@ impl FlushQueue {
             let write = self.writing.pop_front().expect("just seen");
             for SealedChunk { pending, header } in write.chunks {
                 let entry = IndexEntry::new(&header, pending.position);
+                assert!(header.length == pending.chunk.length, "sealed as it was written");
                 bytes += u64::from(pending.chunk.length);
                 self.note_written(pending.segment, pending.chunk.base, pending.chunk.end);
                 if pending.segment >= first {
@@ -237,6 +243,7 @@ impl FlushQueue {
     }
 
     fn note_written(&mut self, segment: Offset, start: Offset, end: Offset) {
+        assert!(segment <= start && start < end, "a chunk lies in its segment");
         match self.written.back_mut() {
             Some(last) if last.segment == segment && last.sync == SyncState::Wanted => {
                 assert!(last.end == start && start < end);
@@ -252,7 +259,8 @@ impl FlushQueue {
         while self.written.front().is_some_and(|written| written.sync == SyncState::Done) {
             self.written.pop_front();
         }
-        assert!(self.written.len() <= before);
+        let waits = self.written.front().is_none_or(|written| written.sync != SyncState::Done);
+        assert!(waits && self.written.len() <= before);
         self.written.len() < before
     }
 
@@ -288,6 +296,8 @@ fn write_request(key: PartitionKey, run: &[SealedChunk]) -> DiskRequest {
         }
         position = pending.position_end();
     }
+    let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+    assert!(offset + bytes == position, "the parts end where the next chunk begins");
     DiskRequest::Write { file: FileName::Segment { key, base: first.segment }, offset, parts }
 }
 
@@ -342,6 +352,7 @@ impl PartitionLog {
         }
         self.flush_indexes(cache, out, &mut tickets);
         self.drop_idle_queue();
+        assert!(tickets.is_empty() || self.is_flushing(), "a request keeps its queue");
         tickets
     }
 
@@ -366,6 +377,7 @@ impl PartitionLog {
                 continue;
             };
             assert!(index.end() == segment.end, "the index describes this segment");
+            assert!(index.entries().len() <= segment.messages() as usize, "a message a chunk");
             let file = FileName::SegmentIndex { key, base: segment.base };
             let parts = vec![index.encode(key)];
             let request = DiskRequest::Write { file, offset: 0, parts };
@@ -388,7 +400,8 @@ impl PartitionLog {
                 tickets.push(ticket);
             }
         }
-        assert!(tickets.len() <= queue.written.len());
+        let wanted = queue.written.iter().any(|written| written.sync == SyncState::Wanted);
+        assert!(!wanted && tickets.len() <= queue.written.len());
         tickets
     }
 
@@ -420,6 +433,7 @@ impl PartitionLog {
                     FlushError::Fatal(error)
                 });
             }
+            assert!(!write.chunks.is_empty(), "a write holds a chunk");
             write.state = WriteState::Done;
             progress.bytes_written = queue.settle_writes(key, first, cache);
         } else if let Some(written) =
@@ -435,13 +449,16 @@ impl PartitionLog {
             queue.side.swap_remove(side.expect("a ticket this partition issued"));
             progress.side_failed = result.is_err();
         }
+        assert!(progress.bytes_written == 0 || !progress.durable_advanced, "one result, one step");
         self.drop_idle_queue();
         Ok(progress)
     }
 
     pub(super) fn remember_side(&mut self, ticket: DiskTicket) {
-        self.queue.get_or_insert_default().side.push(ticket);
-        assert!(self.queue.is_some());
+        let side = &mut self.queue.get_or_insert_default().side;
+        assert!(!side.contains(&ticket), "tickets are unique");
+        side.push(ticket);
+        assert!(self.is_flushing());
     }
 
     /// Forgets index files of segments that are gone, and the queue when nothing is left in it.

@@ -134,7 +134,8 @@ impl PartitionLog {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let segments = u32::try_from(self.closed.len() + 1).expect("bounded by offsets and memory");
-        assert!((self.messages == 0) == (self.bytes == 0));
+        assert!((self.messages == 0) == (self.bytes == 0), "messages have bytes");
+        assert!(self.messages <= self.next_offset.0, "offsets count every message");
         Counters { messages: self.messages, bytes: self.bytes, segments }
     }
 
@@ -320,9 +321,10 @@ impl PartitionLog {
         }
         let position = self.active.file_bytes;
         self.active.file_bytes += chunk_file_bytes(chunk.length);
+        assert!(chunk.end == self.next_offset, "chunks close at the end of what is committed");
         let queue = self.queue.get_or_insert_default();
         queue.push(PendingChunk::new(self.active.base, position, chunk));
-        assert!(self.active.file_bytes > position);
+        assert!(self.active.file_bytes > position && position >= SEGMENT_HEADER_BYTES);
     }
 
     /// Closes the active segment, whose chunks are all closed; the next one starts at `next_base`.
@@ -330,6 +332,8 @@ impl PartitionLog {
         assert!(self.tail.is_none() && !self.active.is_empty());
         assert!(next_base >= self.active.end);
         let closed = core::mem::replace(&mut self.active, Segment::empty_at(next_base));
+        closed.assert_valid();
+        assert!(closed.file_bytes > SEGMENT_HEADER_BYTES, "its chunks are closed");
         self.closed.push(closed);
         self.queue.get_or_insert_default().segment_closed(closed);
     }
@@ -338,6 +342,7 @@ impl PartitionLog {
         assert!(count <= self.closed.len(), "the active segment never goes");
         for segment in self.closed.drain(..count) {
             assert!(segment.file_bytes > 0, "closed segments have content");
+            assert!(self.messages >= segment.messages() && self.bytes >= segment.bytes);
             self.messages -= segment.messages();
             self.bytes -= segment.bytes;
             self.retired.push(segment);
@@ -361,8 +366,11 @@ impl PartitionLog {
             assert!(tail.length() < self.chunk_bytes, "or it would have been closed");
             assert!(tail.timestamp_max() <= self.active.timestamp_max);
         }
-        if let Some(last) = self.closed.last() {
+        if let (Some(first), Some(last)) = (self.closed.first(), self.closed.last()) {
             assert!(last.end <= self.active.base && !last.is_empty());
+            assert!(first.base <= last.base && first.file_bytes > 0);
         }
+        assert!(self.messages >= self.active.messages() && self.bytes >= self.active.bytes);
+        assert!(self.retired.last().is_none_or(|gone| gone.end <= self.next_offset));
     }
 }

@@ -138,6 +138,8 @@ impl ReadCursor {
             Wants::Nothing => self.full = true,
         }
         assert!(self.outcome.messages <= self.bounds.messages);
+        assert!(self.full || self.outcome.messages < self.bounds.messages, "full at its bound");
+        assert!(self.full || self.seek == Seek::Offset(end), "it goes on behind what it took");
         Ok(())
     }
 }
@@ -160,6 +162,7 @@ impl PartitionLog {
         if count == 0 || self.next_offset == self.first_offset() {
             return Ok(ReadPlan::Ready(ReadOutcome::default()));
         }
+        assert!(self.messages > 0, "offsets below the next one are those of messages");
         let seek = match start {
             ReadStart::Offset(offset) => Seek::Offset(offset),
             ReadStart::Timestamp(time) => Seek::Time(time),
@@ -252,6 +255,7 @@ impl PartitionLog {
             }
             left -= segment.messages();
         }
+        assert!(left > 0 && u64::from(back) > self.messages, "more than there are");
         self.first_offset()
     }
 
@@ -265,6 +269,7 @@ impl PartitionLog {
         let at = self.closed.partition_point(|segment| segment.end <= offset);
         let segment = *self.closed.get(at).unwrap_or(&self.active);
         let offset = offset.max(segment.base);
+        assert!(at == 0 || self.closed[at - 1].end <= offset, "nothing before it is left out");
         segment.contains(offset).then_some((offset, segment))
     }
 
@@ -293,6 +298,8 @@ impl PartitionLog {
             match asked {
                 Ok(None) => {}
                 Ok(Some((step, request))) => {
+                    assert!(matches!(cursor.step, Step::Memory), "one request at a time");
+                    assert!(matches!(request, DiskRequest::Read { bytes: 1.., .. }));
                     cursor.step = step;
                     return Ok(ReadPlan::Disk { request, cursor });
                 }
@@ -309,6 +316,7 @@ impl PartitionLog {
         offset: Offset,
         segment: &Segment,
     ) -> Result<Option<(Step, DiskRequest)>, ReadError> {
+        assert!(segment.contains(offset) && offset < self.next_offset);
         if let Some(tail) = self.tail.as_mut().filter(|tail| offset >= tail.base()) {
             let end = tail.end();
             if let Err(error) = cursor.take(tail.parts(), end) {
@@ -336,6 +344,7 @@ impl PartitionLog {
         time: Micros,
         segment: &Segment,
     ) -> Result<Option<(Step, DiskRequest)>, ReadError> {
+        assert!(segment.timestamp_max >= time && cursor.outcome.messages == 0);
         let found = match self.ask_file(cache, cursor, segment)? {
             FileAnswer::Ask(step, request) => return Ok(Some((step, request))),
             FileAnswer::Chunks(entries) => {
@@ -359,7 +368,9 @@ impl PartitionLog {
 
     fn segment_at_time(&self, time: Micros) -> Option<Segment> {
         let mut segments = self.closed.iter().chain([&self.active]);
-        segments.find(|segment| !segment.is_empty() && segment.timestamp_max >= time).copied()
+        let found = segments.find(|segment| !segment.is_empty() && segment.timestamp_max >= time);
+        assert!(found.is_none_or(|segment| segment.end <= self.next_offset));
+        found.copied()
     }
 
     /// The first batch at or after `time` among what is only in memory of `segment`.
@@ -368,6 +379,7 @@ impl PartitionLog {
         segment: &Segment,
         time: Micros,
     ) -> Result<Option<Offset>, BatchError> {
+        assert!(!segment.is_empty() && segment.timestamp_max >= time);
         if let Some(queue) = &self.queue {
             let mut chunks = queue.in_memory().filter(|chunk| segment.contains(chunk.base));
             if let Some(chunk) = chunks.find(|chunk| chunk.timestamp_max >= time) {
@@ -385,7 +397,10 @@ impl PartitionLog {
             found.cloned()
         });
         let found = pending.or_else(|| cache.chunk(self.key, offset));
-        assert!(found.as_ref().is_none_or(|chunk| holds(chunk)));
+        if let Some(chunk) = &found {
+            chunk.assert_valid();
+            assert!(holds(chunk) && chunk.end <= self.next_offset);
+        }
         found
     }
 
@@ -397,6 +412,7 @@ impl PartitionLog {
     ) -> ReadError {
         let file = FileName::Segment { key: self.key, base: segment.base };
         assert!(position <= segment.file_bytes.max(SEGMENT_HEADER_BYTES));
+        assert!(segment.base <= segment.end);
         ReadError { file, position, kind }
     }
 }
@@ -405,15 +421,19 @@ impl ReadCursor {
     /// What the read may still gather.
     pub(super) fn read_left(&self) -> Bounds {
         assert!(self.outcome.messages < self.bounds.messages, "or it would be full");
-        Bounds {
+        let left = Bounds {
             messages: self.bounds.messages - self.outcome.messages,
             bytes: self.bounds.bytes.saturating_sub(self.outcome.bytes),
-        }
+        };
+        assert!(left.messages > 0 && left.messages <= self.bounds.messages);
+        left
     }
 }
 
 /// What was gathered before a failure is delivered; without any, the failure is.
 fn finish_early(cursor: ReadCursor, error: ReadError) -> Result<ReadPlan, ReadError> {
+    assert!(!cursor.full, "a read that has everything asks for nothing");
+    assert!(cursor.outcome.messages < cursor.bounds.messages);
     if cursor.outcome.messages > 0 { Ok(ReadPlan::Ready(cursor.outcome)) } else { Err(error) }
 }
 
@@ -423,6 +443,7 @@ pub(super) fn batch_at_time(parts: &[Part], time: Micros) -> Result<Option<Offse
         let mut at = 0;
         while at < part.bytes.len() {
             let view = StoredBatch::read(&part.bytes[at..])?;
+            assert!(view.length > 0, "a batch has a header");
             if view.timestamp >= time {
                 return Ok(Some(view.base));
             }

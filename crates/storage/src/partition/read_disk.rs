@@ -25,6 +25,7 @@ impl PartitionLog {
         let pending = self.queue.as_ref().and_then(|q| q.file_bytes_below(segment.base));
         let end = pending.unwrap_or(segment.file_bytes);
         assert!(end <= segment.file_bytes);
+        assert!(end == 0 || end >= SEGMENT_HEADER_BYTES, "a file has a header");
         end
     }
 
@@ -43,6 +44,8 @@ impl PartitionLog {
         let index = scanned.or_else(|| cache.index(self.key, segment.base));
         let found = index.and_then(|index| run_at(index, cursor.seek, &cursor.read_left()));
         if let Some(entries) = found {
+            let last = entries.last().expect("an answer names a chunk");
+            assert!(last.position_end() <= file_end, "only what is written is indexed");
             self.keep_scan(cache, cursor, segment);
             return Ok(FileAnswer::Chunks(entries));
         }
@@ -66,7 +69,8 @@ impl PartitionLog {
     /// A scan has come far enough: its index moves to the cache, and is written if it is complete.
     fn keep_scan(&mut self, cache: &mut SegmentCache, cursor: &mut ReadCursor, segment: &Segment) {
         let Some((base, index)) = cursor.scan.take() else { return };
-        assert!(base == segment.base);
+        assert!(base == segment.base && index.end() <= segment.end);
+        assert!(index.covered_bytes() <= segment.file_bytes.max(SEGMENT_HEADER_BYTES));
         let complete = index.covered_bytes() == segment.file_bytes;
         cache.insert_index(self.key, base, index);
         if complete && self.closed.contains(segment) {
@@ -76,6 +80,7 @@ impl PartitionLog {
 
     fn read_index_file(&self, segment: &Segment) -> FileAnswer {
         // Every chunk but the last of a segment has at least this many bytes.
+        assert!(segment.file_bytes > SEGMENT_HEADER_BYTES && !segment.is_empty());
         let chunks = segment.file_bytes / SEGMENT_CHUNK_BYTES_MIN as u64 + 2;
         let request = DiskRequest::Read {
             file: FileName::SegmentIndex { key: self.key, base: segment.base },
@@ -110,7 +115,8 @@ impl PartitionLog {
         let (first, last) = (entries.first(), entries.last());
         let first = first.expect("an answer names a chunk").position;
         let end = last.expect("an answer names a chunk").position_end();
-        assert!(end > first);
+        assert!(first >= SEGMENT_HEADER_BYTES && end > first && end <= segment.file_bytes);
+        assert!(entries.windows(2).all(|pair| pair[0].position_end() == pair[1].position));
         let request = DiskRequest::Read {
             file: FileName::Segment { key: self.key, base: segment.base },
             offset: first,
@@ -136,6 +142,7 @@ impl PartitionLog {
             cache.insert_index(self.key, segment.base, index);
         }
         assert!(cursor.scan.is_none(), "the file is tried before a scan");
+        assert!(segment.base != self.active.base, "only closed segments have index files");
     }
 
     /// Bytes with chunk headers came back.
@@ -147,7 +154,9 @@ impl PartitionLog {
         file_end: u64,
         result: DiskResult,
     ) -> Result<(), ReadError> {
-        let (_, index) = cursor.scan.as_mut().expect("a scan is under way");
+        assert!(position <= file_end && file_end <= segment.file_bytes);
+        let (base, index) = cursor.scan.as_mut().expect("a scan is under way");
+        assert!(*base == segment.base);
         let data = self.data_of(segment, position, result)?;
         if position == 0 {
             let header = segment::decode_header(&data);
@@ -169,7 +178,8 @@ impl PartitionLog {
             let header = ChunkHeader::decode_expected(bytes, self.key, index.end());
             let header = header.map_err(|error| self.error_at(segment, at, error.into()))?;
             let entry = IndexEntry::new(&header, at);
-            if entry.position_end() > file_end || !index.push(entry) {
+            let inside = entry.position_end() <= file_end && entry.end() <= segment.end;
+            if !inside || !index.push(entry) {
                 return Err(self.error_at(segment, at, ReadErrorKind::Content));
             }
         }
@@ -186,6 +196,7 @@ impl PartitionLog {
         entries: &[IndexEntry],
         result: DiskResult,
     ) -> Result<(), ReadError> {
+        assert!(!cursor.full, "a read that has everything asks for nothing");
         let start = entries.first().expect("a request names a chunk").position;
         let data = self.data_of(segment, start, result)?;
         for entry in entries {
@@ -193,6 +204,8 @@ impl PartitionLog {
             let bytes = data.slice(inside.min(data.len())..);
             let chunk = match Chunk::from_file(&bytes, self.key, entry.base) {
                 Ok(chunk) if chunk.end == entry.end() && chunk.length == entry.length => chunk,
+                // Read ahead of what is wanted: whoever wants it will meet the damage.
+                _ if cursor.full => return Ok(()),
                 wrong => {
                     let kind = wrong.map_or_else(ReadErrorKind::Chunk, |_| ReadErrorKind::Content);
                     let error = self.error_at(segment, entry.position, kind);
@@ -230,6 +243,7 @@ impl PartitionLog {
             error.kind,
             ReadErrorKind::Chunk(ChunkError::ContentChecksum | ChunkError::Batch(_))
         );
+        assert!(error.position <= segment.file_bytes && error.kind.is_damage());
         if content || cursor.rebuilt == Some(segment.base) {
             return Err(error);
         }
@@ -273,6 +287,7 @@ fn run_at(index: &SegmentIndex, seek: Seek, left: &Bounds) -> Option<Vec<IndexEn
         }
         entries.push(*entry);
     }
-    assert!(!entries.is_empty());
+    let last = entries.last().expect("the first one is always taken");
+    assert!(entries[0].base <= from && from < last.end());
     Some(entries)
 }

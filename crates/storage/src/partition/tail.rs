@@ -60,6 +60,7 @@ impl Tail {
     /// Bytes of memory allocated for packing, filled or not.
     pub(super) fn memory_bytes(&self) -> usize {
         let parts: usize = self.parts.iter().map(|part| part.bytes.len()).sum();
+        assert!(parts + self.packing.len() == self.length, "everything is in one of the two");
         size_of::<Self>() + parts + self.packing.capacity() + size_of_val(self.parts.as_slice())
     }
 
@@ -80,6 +81,8 @@ impl Tail {
         }
         self.length += view.length;
         self.end = view.end();
+        assert!(self.base < self.end && self.timestamp_first <= self.timestamp_max);
+        assert!(self.packing.is_empty() || self.packing_base < self.end);
     }
 
     fn pack(&mut self, batch: &[u8], base: Offset) {
@@ -91,8 +94,10 @@ impl Tail {
         if self.packing.is_empty() {
             self.packing_base = base;
         }
+        let capacity = self.packing.capacity();
         self.packing.put_slice(batch);
-        assert!(!self.packing.is_empty());
+        assert!(self.packing.capacity() == capacity, "a packing buffer is never moved");
+        assert!(!self.packing.is_empty() && self.packing_base <= base);
     }
 
     fn freeze(&mut self) {
@@ -101,6 +106,7 @@ impl Tail {
             self.parts.push(Part { base: self.packing_base, bytes });
         }
         assert!(self.packing.is_empty());
+        assert!(self.parts.last().is_none_or(|part| part.base < self.end || self.length == 0));
     }
 
     /// Everything so far as readable parts, in order.
@@ -114,13 +120,15 @@ impl Tail {
     pub(super) fn close(mut self) -> Chunk {
         self.freeze();
         assert!(self.base < self.end, "an empty tail is not a chunk");
-        Chunk {
+        let chunk = Chunk {
             base: self.base,
             end: self.end,
             timestamp_first: self.timestamp_first,
             timestamp_max: self.timestamp_max,
-            length: u32::try_from(self.length).expect("below 64 KiB plus one frame"),
+            length: u32::try_from(self.length).expect("below a chunk plus one frame"),
             parts: self.parts,
-        }
+        };
+        chunk.assert_valid();
+        chunk
     }
 }

@@ -142,6 +142,18 @@ impl ReadOutcome {
         self.first.get_or_insert(first);
         self.last = Some(last);
         self.batches.push(slice);
+        self.assert_valid();
+    }
+
+    /// What holds between any two batches.
+    fn assert_valid(&self) {
+        assert!(self.batches.is_empty() == (self.messages == 0));
+        assert!((self.bytes == 0) == (self.messages == 0), "messages have bytes");
+        assert!(self.first.is_some() == (self.messages > 0) && self.first <= self.last);
+        if let (Some(first), Some(last)) = (self.first, self.last) {
+            // Holes lie between partition segments: offsets may span more than the messages.
+            assert!(last.0 - first.0 >= u64::from(self.messages) - 1);
+        }
     }
 
     /// Adds the messages of `parts` (in order) that are at or after `from`, within `bounds`.
@@ -172,6 +184,7 @@ impl ReadOutcome {
         from: Offset,
         bounds: Bounds,
     ) -> Result<Wants, BatchError> {
+        assert!(self.messages < bounds.messages, "a reached bound ends the walk");
         let mut run = Run::default();
         let mut at = 0;
         while at < bytes.len() {
@@ -207,6 +220,7 @@ impl ReadOutcome {
             at = next;
         }
         run.flush(bytes, self);
+        assert!(at == bytes.len(), "batches tile a part");
         Ok(Wants::More)
     }
 
@@ -231,6 +245,7 @@ impl ReadOutcome {
         self.bytes += header.len();
         self.batches.push(header);
         let messages = slice.header.message_count;
+        assert!(messages > 0 && messages <= bounds.messages);
         self.push(batch.slice(slice.frames), messages, slice.first, slice.last);
         Ok(slice.last.next() == view.end())
     }
@@ -259,12 +274,14 @@ impl Run {
         } else {
             assert!(self.end == at, "a run has no gap");
         }
+        assert!(next - at == view.length, "exactly one batch");
         self.end = next;
         self.messages += view.messages;
         self.last = Offset(view.end().0 - 1);
     }
 
     fn flush(&mut self, bytes: &Bytes, into: &mut ReadOutcome) {
+        assert!((self.messages > 0) == (self.bytes() > 0), "messages have bytes");
         if self.messages > 0 {
             into.push(bytes.slice(self.start..self.end), self.messages, self.first, self.last);
         }

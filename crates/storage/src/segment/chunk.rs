@@ -15,7 +15,7 @@
 use super::batch::{self, BatchError};
 use super::{align_up, u32_at, u64_at};
 use borzoi_types::checksum::{xxh3_64, xxh3_64_body};
-use borzoi_types::limits::{SEGMENT_CHUNK_BYTES_MIN, SEGMENT_CHUNK_BYTES_SPREAD};
+use borzoi_types::limits::{DISK_ALIGNMENT, SEGMENT_CHUNK_BYTES_MIN, SEGMENT_CHUNK_BYTES_SPREAD};
 use borzoi_types::{Body, Micros, Offset, PartitionKey};
 use borzoi_wire::batch::BATCH_HEADER_BYTES;
 use bytes::Bytes;
@@ -44,7 +44,11 @@ pub fn chunk_bytes(key: PartitionKey) -> usize {
 #[must_use]
 pub fn chunk_file_bytes(length: u32) -> u64 {
     let bytes = align_up(CHUNK_HEADER_BYTES as u64 + u64::from(length));
-    assert!(bytes > u64::from(length));
+    assert!(bytes > u64::from(length), "a header comes with the batches");
+    assert!(
+        bytes - u64::from(length) < 2 * DISK_ALIGNMENT as u64,
+        "and less than a sector of padding"
+    );
     bytes
 }
 
@@ -112,6 +116,7 @@ impl ChunkHeader {
         bytes[48..56].copy_from_slice(&self.content_checksum.to_le_bytes());
         let checksum = xxh3_64(&bytes[..HEADER_CHECKSUM_AT]);
         bytes[HEADER_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        assert!(Self::decode(&bytes) == Ok(*self), "what is written can be read back");
         bytes
     }
 
@@ -159,7 +164,7 @@ impl ChunkHeader {
         if header.key != key || header.base != base {
             return Err(ChunkError::Misplaced { key: header.key, base: header.base });
         }
-        assert!(header.messages > 0);
+        assert!(header.messages > 0 && header.length > 0, "no chunk is empty");
         Ok(header)
     }
 }
@@ -191,6 +196,16 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// What holds for every chunk.
+    pub fn assert_valid(&self) {
+        assert!(self.base < self.end && self.length > 0, "no chunk is empty");
+        assert!(self.timestamp_first <= self.timestamp_max);
+        let first = self.parts.first().expect("no chunk is empty");
+        let last = self.parts.last().expect("no chunk is empty");
+        assert!(first.base == self.base && last.base < self.end, "the parts are the chunk");
+        assert!(!first.bytes.is_empty() && !last.bytes.is_empty());
+    }
+
     /// Number of messages.
     #[must_use]
     pub fn messages(&self) -> u32 {
@@ -201,6 +216,7 @@ impl Chunk {
     /// The sealed header of this chunk, checksums computed.
     #[must_use]
     pub fn seal(&self, key: PartitionKey) -> ChunkHeader {
+        self.assert_valid();
         let mut body = Body::empty();
         for part in &self.parts {
             assert!(!part.bytes.is_empty());
@@ -235,13 +251,16 @@ impl Chunk {
         }
         let end = Offset(base.0 + u64::from(header.messages));
         batch::verify_tiling(&content, base, end)?;
-        Ok(Self {
+        let chunk = Self {
             base,
             end,
             timestamp_first: header.timestamp_first,
             timestamp_max: header.timestamp_max,
             length: header.length,
             parts: vec![Part { base, bytes: content }],
-        })
+        };
+        chunk.assert_valid();
+        assert!(chunk.messages() == header.messages);
+        Ok(chunk)
     }
 }
