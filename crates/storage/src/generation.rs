@@ -1,9 +1,11 @@
 //! Formatting a data directory, and the switch to a new journal generation at every start.
 //!
 //! Crash argument, step by step:
-//! 1. The superblock that recovery read is written again, all copies, and the live journal files
-//!    are synced: what recovery rested on may never have been synced, and the next step overwrites
-//!    files that it might name after a power loss.
+//! 1. The superblock that recovery read is written again, all copies, together with which journal
+//!    files recovery found to be needed, and the live journal files are synced: what recovery read
+//!    may never have been synced, and step 3 overwrites files that would be needed again if a power
+//!    loss took it back. (A sync alone is not enough: one that failed before the restart leaves
+//!    pages that look clean and are on no disk.)
 //! 2. What a solo node cut off is kept aside.
 //! 3. The carried records are written into files the live generation does not need, and flushed,
 //!    and a mark behind them. A crash up to here leaves generation g live and whole; the nonce in
@@ -84,6 +86,7 @@ pub fn format(disk: &mut dyn Disk, options: &FormatOptions) -> Result<(), Format
         write_failed: false,
         features: FEATURES_KNOWN,
         must_learn: options.must_learn.clone(),
+        oldest_files: Vec::new(),
     };
     superblock::create(disk, &superblock)?;
     Ok(())
@@ -144,9 +147,9 @@ pub fn begin_generation(
 ) -> Result<Begun, GenerationError> {
     assert!(options.shards > 0 && options.shards <= SHARDS_MAX, "the configuration bounds shards");
     assert_eq!(carried.len(), usize::from(options.shards), "one list of records per shard");
-    let settled = superblock::rewrite(disk, &recovered.superblock, recovered.sequence_max)?;
-    // What recovery read may never have been synced: a trailer that frees a file, read from the
-    // cache of a process that was killed, must not be lost after that file has been overwritten.
+    let oldest_files = recovered.oldest_files.clone();
+    let found = Superblock { oldest_files, ..recovered.superblock.clone() };
+    let settled = superblock::rewrite(disk, &found, recovered.sequence_max)?;
     for slot in &recovered.live {
         disk.sync(&FileName::Journal(*slot))?;
     }
@@ -177,6 +180,7 @@ pub fn begin_generation(
     next.generation = generation;
     next.nonce = nonce;
     next.shards = options.shards;
+    next.oldest_files = vec![0; usize::from(options.shards)];
     next.boot_id = recovered.identity.boot_id;
     next.device = recovered.identity.device;
     next.inode = recovered.identity.inode;

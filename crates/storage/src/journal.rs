@@ -451,8 +451,8 @@ impl Journal {
         location: &RecordLocation,
         bytes: &Bytes,
     ) -> Option<JournalRecord> {
-        let (header, record) = decode_record(bytes, location.salt)?;
-        (header.sequence == location.sequence).then_some(record)
+        let decoded = decode_record(bytes, location.salt)?;
+        (decoded.header.sequence == location.sequence).then_some(decoded.record)
     }
 
     /// How urgently checkpoints are wanted.
@@ -503,9 +503,18 @@ impl Journal {
     }
 }
 
+/// A record that was read back.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded {
+    pub header: RecordHeader,
+    /// Checksum of the header, which names the record.
+    pub checksum: u128,
+    pub record: JournalRecord,
+}
+
 /// A record out of bytes that start with its header, verified whole. Its parts share `bytes`.
-pub(crate) fn decode_record(bytes: &Bytes, salt: u64) -> Option<(RecordHeader, JournalRecord)> {
-    let (header, _) = RecordHeader::decode(bytes, salt)?;
+pub(crate) fn decode_record(bytes: &Bytes, salt: u64) -> Option<Decoded> {
+    let (header, checksum) = RecordHeader::decode(bytes, salt)?;
     let header_end = RECORD_HEADER_BYTES.checked_add(header.header_bytes as usize)?;
     let end = header_end.checked_add(usize::try_from(header.body_bytes).ok()?)?;
     if end > bytes.len() {
@@ -522,5 +531,5 @@ pub(crate) fn decode_record(bytes: &Bytes, salt: u64) -> Option<(RecordHeader, J
         body: Body::from(bytes.slice(header_end..end)),
     };
     assert_eq!(bytes_of(&record), header.record_bytes(), "one formula on both sides");
-    Some((header, record))
+    Some(Decoded { header, checksum, record })
 }

@@ -149,6 +149,8 @@ pub struct Recovered {
     pub(crate) slots: BTreeMap<u32, u64>,
     /// Those that the live generation needs.
     pub(crate) live: BTreeSet<u32>,
+    /// Per shard of the live generation, the oldest file that is needed.
+    pub(crate) oldest_files: Vec<u64>,
     /// Bytes a solo node cut off, to be kept.
     pub(crate) aside: Vec<(FileName, Bytes)>,
     /// Replacements that a crash interrupted.
@@ -232,6 +234,7 @@ pub fn recover(disk: &mut dyn Disk) -> Result<Recovered, RecoveryError> {
         && (superblock.device, superblock.inode) == (identity.device, identity.inode)
         && !superblock.write_failed;
     let node = Node { solo: superblock.is_solo(), trusted, generation: superblock.generation };
+    let mut oldest_files = Vec::new();
     for shard in (0..superblock.shards).map(ShardId) {
         let heads: BTreeMap<u64, Head> = slots
             .heads
@@ -239,7 +242,9 @@ pub fn recover(disk: &mut dyn Disk) -> Result<Recovered, RecoveryError> {
             .filter(|head| head.header.shard == shard)
             .map(|head| (head.header.file_sequence, *head))
             .collect();
-        found.add_shard(disk, shard, &heads, node)?;
+        let known = superblock.oldest_files[usize::from(shard.get())];
+        let oldest = found.add_shard(disk, shard, &heads, known, node)?;
+        oldest_files.push(oldest);
     }
     assert!(superblock.shards > 0 || superblock.generation == 0);
     Ok(Recovered {
@@ -251,6 +256,7 @@ pub fn recover(disk: &mut dyn Disk) -> Result<Recovered, RecoveryError> {
         slots: slots.bytes,
         live: found.live.into_iter().collect(),
         aside: found.aside,
+        oldest_files,
         unfinished,
         superblock,
         identity,

@@ -32,11 +32,12 @@ const MAGIC: [u8; 8] = *b"BORZOISB";
 const CHECKSUM_AT: usize = 112;
 const BITMAP_AT: usize = 128;
 const BITMAP_BYTES: usize = (LANES_MAX as usize + 1).div_ceil(64) * 8;
-const CONTENT_BYTES: usize = BITMAP_AT + BITMAP_BYTES;
+const OLDEST_FILES_AT: usize = BITMAP_AT + BITMAP_BYTES;
+const CONTENT_BYTES: usize = OLDEST_FILES_AT + 8 * SHARDS_MAX as usize;
 const FLAG_BOOT_ID: u8 = 1;
 const FLAG_WRITE_FAILED: u8 = 2;
 
-const _: () = assert!(CONTENT_BYTES <= 512, "one copy is written by one 512-byte sector");
+const _: () = assert!(CONTENT_BYTES <= DISK_ALIGNMENT, "one copy is one block");
 const _: () = assert!(SUPERBLOCK_QUORUM * 2 == SUPERBLOCK_COPIES);
 
 /// Content of the superblock; one copy is this, zero-filled to 4096 bytes.
@@ -49,8 +50,9 @@ const _: () = assert!(SUPERBLOCK_QUORUM * 2 == SUPERBLOCK_COPIES);
 ///  89 replica u8           90 replica count u8     91 zero u8
 ///  92 persisted lanes u16  94 replicated lanes u16 96 shards u16   98 zeros, 6 bytes
 /// 104 features u64
-/// 112 checksum u128 of bytes 0..112 and 128..264
+/// 112 checksum u128 of bytes 0..112 and 128..2312
 /// 128 must-learn: one bit per log, log n is bit n % 8 of byte 128 + n / 8; up to byte 264
+/// 264 oldest file u64 of each of 256 shards; up to byte 2312
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
@@ -84,6 +86,10 @@ pub struct Superblock {
     pub features: u64,
     /// Logs that must learn from a peer before they may vote with what they hold.
     pub must_learn: BTreeSet<LogId>,
+    /// Per shard of the live generation: files of its journal before this one are not needed.
+    /// Trailers say so too; this is what an interrupted start had read, made durable before it
+    /// overwrote such files.
+    pub oldest_files: Vec<u64>,
 }
 
 /// One copy, read back.
@@ -160,6 +166,11 @@ impl Superblock {
             assert!(log.get() <= LANES_MAX, "there are no more logs than this");
             block[BITMAP_AT + log.get() as usize / 8] |= 1 << (log.get() % 8);
         }
+        assert_eq!(self.oldest_files.len(), usize::from(self.shards), "one number per shard");
+        for (shard, oldest) in self.oldest_files.iter().enumerate() {
+            let at = OLDEST_FILES_AT + 8 * shard;
+            block[at..at + 8].copy_from_slice(&oldest.to_le_bytes());
+        }
         let checksum = checksum(&block);
         block[CHECKSUM_AT..BITMAP_AT].copy_from_slice(&checksum.to_le_bytes());
         Bytes::from(block)
@@ -179,6 +190,11 @@ impl Superblock {
         if read.u128(CHECKSUM_AT) != checksum(block) {
             return Copy::Damaged;
         }
+        let shards = read.u16(96);
+        if shards > SHARDS_MAX {
+            return Copy::Damaged;
+        }
+        let oldest = |shard: u16| read.u64(OLDEST_FILES_AT + 8 * usize::from(shard));
         let bit = |log: u32| block[BITMAP_AT + log as usize / 8] >> (log % 8) & 1 == 1;
         let mut boot_id = [0; 16];
         boot_id.copy_from_slice(&block[72..88]);
@@ -191,13 +207,14 @@ impl Superblock {
             lanes_replicated: read.u16(94),
             generation: read.u64(40),
             nonce: read.u64(48),
-            shards: read.u16(96),
+            shards,
             boot_id: (block[88] & FLAG_BOOT_ID != 0).then_some(boot_id),
             device: read.u64(56),
             inode: read.u64(64),
             write_failed: block[88] & FLAG_WRITE_FAILED != 0,
             features: read.u64(104),
             must_learn: (0..=LANES_MAX).filter(|log| bit(*log)).map(LogId).collect(),
+            oldest_files: (0..shards).map(oldest).collect(),
         }))
     }
 
@@ -219,7 +236,7 @@ impl Superblock {
 
 fn checksum(block: &[u8]) -> u128 {
     assert!(block.len() >= CONTENT_BYTES, "checked by the callers");
-    let mut content = [0u8; CHECKSUM_AT + BITMAP_BYTES];
+    let mut content = [0u8; CHECKSUM_AT + CONTENT_BYTES - BITMAP_AT];
     content[..CHECKSUM_AT].copy_from_slice(&block[..CHECKSUM_AT]);
     content[CHECKSUM_AT..].copy_from_slice(&block[BITMAP_AT..CONTENT_BYTES]);
     xxh3_128(&content)

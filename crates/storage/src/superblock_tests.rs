@@ -19,6 +19,7 @@ fn sample(sequence: u64) -> Superblock {
         write_failed: true,
         features: 0,
         must_learn: [LogId(0), LogId(3), LogId(LANES_MAX)].into(),
+        oldest_files: vec![4, u64::MAX],
     }
 }
 

@@ -262,3 +262,38 @@ fn carried_state_records_and_their_order_survive() {
     let kinds: Vec<RecordKind> = records.iter().map(|found| found.record.kind).collect();
     assert_eq!(kinds, [RecordKind::ViewState, RecordKind::Prepare]);
 }
+
+/// Found by the crash test: a trailer said that a file was not needed, the process was killed
+/// before the flush, the next start read the trailer, overwrote the file, and lost power before it
+/// had switched. The trailer was gone, so the file was needed again: the node refused to start.
+/// Now a start makes durable what it has read before it overwrites anything because of it.
+#[test]
+fn a_file_is_not_overwritten_because_of_a_trailer_that_a_power_loss_may_take_back() {
+    let journal = JournalOptions { file_bytes: 64 * 1024, files_max: 6 };
+    let mut bench = Bench::with(journal);
+    bench.settle();
+    for op in 1..=24 {
+        bench.append(prepare(1, op, 3_000), Durability::Persisted);
+        bench.settle();
+    }
+    bench.journal.release(LogId(1), Op(20));
+    let write = bench.drive().remove(0);
+    bench.run(&write);
+    let disk = bench.disk.kill();
+    assert!(recover(&mut disk.kill()).unwrap().oldest_files[0] > 0, "the trailer is read");
+    let whole = {
+        let mut disk = disk.kill();
+        restart(&mut disk, 1, journal, 9);
+        disk.steps()
+    };
+    for step in disk.steps()..whole {
+        let mut crashed = disk.kill();
+        crashed.crash_before(step);
+        let recovered = recover(&mut crashed).unwrap();
+        let carried = everything(&recovered, 1);
+        begin_generation(&mut crashed, &recovered, &options(1, journal, 9), carried).unwrap_err();
+        let mut image = crashed.power_cut(|_| crate::sim_disk::Fate::Lost);
+        let found = recover(&mut image).unwrap_or_else(|error| panic!("step {step}: {error}"));
+        assert!(ops(&found, 1).ends_with(&[21, 22, 23, 24]), "step {step}");
+    }
+}

@@ -92,8 +92,8 @@ impl Journal {
         carry.reading -= 1;
         let record = match &result {
             Ok(DiskOutcome::Data(bytes)) => decode_record(bytes, salt)
-                .filter(|(header, _)| header.sequence == entry.sequence)
-                .map(|(_, record)| record),
+                .filter(|decoded| decoded.header.sequence == entry.sequence)
+                .map(|decoded| decoded.record),
             Ok(DiskOutcome::Done) | Err(_) => None,
         };
         match record {

@@ -4,7 +4,7 @@
 //! any intact trailer carries, and at least the end of every file that has a successor, because a
 //! file is flushed before the next one begins.
 
-use super::scan::{Piece, Scan, scan_file};
+use super::scan::{End, Piece, Scan, scan_file};
 use super::table::{Decision, Situation, Verdict, decide};
 use super::{Finding, LostRecord, RecoveredLog, RecoveredRecord, RecoveryError};
 use crate::disk::{AsideName, Disk, DiskError, FileName};
@@ -46,15 +46,18 @@ pub(crate) struct Node {
 }
 
 impl Assembly {
-    /// Adds the journal of `shard`, whose files' headers are `heads`, by their place in it.
+    /// Adds the journal of `shard`, whose files' headers are `heads`, by their place in it, and of
+    /// which files before `known` are not needed. Returns the oldest file that is.
     pub(crate) fn add_shard(
         &mut self,
         disk: &mut dyn Disk,
         shard: ShardId,
         heads: &BTreeMap<u64, Head>,
+        known: u64,
         node: Node,
-    ) -> Result<(), RecoveryError> {
-        let (files, oldest) = self.follow(disk, heads)?;
+    ) -> Result<u64, RecoveryError> {
+        let (files, oldest) = self.follow(disk, heads, known)?;
+        assert!(oldest >= known, "what is not needed is never needed again");
         self.report_missing(shard, &files, oldest, node)?;
         let live: Vec<Scan> =
             files.into_values().filter(|scan| scan.header.file_sequence >= oldest).collect();
@@ -84,7 +87,7 @@ impl Assembly {
             }
         }
         self.sort_logs(orders);
-        Ok(())
+        Ok(oldest)
     }
 
     /// Scans the files from the newest back to the oldest that is needed, each with the help of
@@ -94,9 +97,10 @@ impl Assembly {
         &mut self,
         disk: &mut dyn Disk,
         heads: &BTreeMap<u64, Head>,
+        known: u64,
     ) -> Result<(BTreeMap<u64, Scan>, u64), RecoveryError> {
         let mut scans: BTreeMap<u64, Scan> = BTreeMap::new();
-        let Some((&newest, head)) = heads.last_key_value() else { return Ok((scans, 0)) };
+        let Some((&newest, head)) = heads.last_key_value() else { return Ok((scans, known)) };
         let mut scan = scan_file(&read_whole(disk, head.header.slot)?, &head.header, None);
         // Each round finds a file that is not in `heads`; there are finitely many slots.
         while let Some(lost) = lost_successor(disk, &scan, None)? {
@@ -105,11 +109,11 @@ impl Assembly {
             scans.insert(scan.header.file_sequence, scan);
             scan = lost;
         }
-        let mut oldest = scan.oldest_live_file;
+        let mut oldest = scan.oldest_live_file.max(known);
         scans.insert(scan.header.file_sequence, scan);
         for (&place, head) in heads.range(..newest).rev() {
             let next = scans.get(&(place + 1)).map(|scan| scan.header);
-            oldest = scans.values().map(|scan| scan.oldest_live_file).max().unwrap_or(oldest);
+            oldest = scans.values().map(|scan| scan.oldest_live_file).fold(oldest, u64::max);
             if place < oldest {
                 break;
             }
@@ -276,7 +280,8 @@ fn lost_successor(
     scan: &Scan,
     after: Option<(u64, RecordSeq)>,
 ) -> Result<Option<Scan>, DiskError> {
-    let Some((next, first_group, first_record)) = scan.end else { return Ok(None) };
+    let Some(end) = scan.end else { return Ok(None) };
+    let End { next, first_group, first_record, previous } = end;
     assert_eq!(first_group, scan.last_group + 1, "nothing follows the end of a file");
     let file = FileName::Journal(next.slot);
     let Some(file_bytes) = disk.len(&file)? else { return Ok(None) };
@@ -287,7 +292,7 @@ fn lost_successor(
         salt: next.salt,
         first_group,
         first_record,
-        previous: 0,
+        previous,
         ..scan.header
     };
     let found = scan_file(&read_whole(disk, next.slot)?, &header, after);

@@ -7,7 +7,7 @@
 use crate::journal::layout::{
     FILE_HEADER_BYTES, FileHeader, NextFile, Trailer, looks_like_trailer,
 };
-use crate::journal::{JournalRecord, RecordKind, RecordSeq, decode_record};
+use crate::journal::{Decoded, JournalRecord, RecordKind, RecordSeq, decode_record};
 use borzoi_types::limits::DISK_ALIGNMENT;
 use borzoi_types::{LogId, Op};
 use bytes::Bytes;
@@ -40,13 +40,22 @@ pub(crate) struct Scan {
     pub synced_through: u64,
     /// Highest oldest live file in an intact trailer.
     pub oldest_live_file: u64,
-    /// How the file ends, if the end was found: the next file, its first group and record, and
-    /// the checksum before it.
-    pub end: Option<(NextFile, u64, RecordSeq)>,
+    /// How the file ends, if the end was found.
+    pub end: Option<End>,
     /// Trailers missing before an intact one: the first group and its position.
     pub holes: Vec<(u64, u64)>,
     /// End of the last group with an intact trailer.
     pub written_end: u64,
+}
+
+/// What the end of a file says about the file after it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub next: NextFile,
+    pub first_group: u64,
+    pub first_record: RecordSeq,
+    /// Checksum of the last record before it.
+    pub previous: u128,
 }
 
 struct Scanner<'a> {
@@ -56,6 +65,8 @@ struct Scanner<'a> {
     position: usize,
     group: u64,
     sequence: RecordSeq,
+    /// Checksum of the record before `sequence`, if it is known.
+    previous: Option<u128>,
 }
 
 /// Reads a whole file. `next_file` is the first group and first record of the file after it, if
@@ -82,6 +93,7 @@ pub(crate) fn scan_file(
         position: usize::try_from(FILE_HEADER_BYTES).expect("two blocks"),
         group: header.first_group,
         sequence: header.first_record,
+        previous: Some(header.previous),
     };
     while let Some((trailer, at)) = scanner.next_trailer() {
         scanner.take_group(trailer, at);
@@ -133,24 +145,28 @@ impl Scanner<'_> {
             self.take_nameless(start, Some(trailer.first_record));
         }
         assert_eq!(self.sequence, trailer.first_record, "nothing is missing before the group");
+        self.previous = Some(trailer.previous);
         let mut offset = start;
         for entry in &trailer.entries {
             let end = offset + usize::try_from(entry.bytes).expect("inside the file");
             let bytes = self.data.slice(offset..end);
-            let found = decode_record(&bytes, self.salt).filter(|(header, record)| {
+            let found = decode_record(&bytes, self.salt).filter(|decoded| {
+                let (header, record) = (&decoded.header, &decoded.record);
                 header.sequence == self.sequence
                     && (record.kind, record.log, record.op) == (entry.kind, entry.log, entry.op)
                     && header.record_bytes() == entry.bytes
-                    && header.encode(self.salt).1 == entry.checksum
+                    && decoded.checksum == entry.checksum
+                    && self.continues_chain(header.previous)
             });
             self.scan.pieces.push(Piece {
                 sequence: self.sequence,
                 offset: offset as u64,
                 group: trailer.group,
                 named: Some((entry.kind, entry.log, entry.op)),
-                found: found.map(|(header, record)| (record, header.order)),
+                found: found.map(|decoded| (decoded.record, decoded.header.order)),
             });
             self.sequence = self.sequence.next();
+            self.previous = Some(entry.checksum);
             offset = end;
         }
         let scan = &mut self.scan;
@@ -158,7 +174,9 @@ impl Scanner<'_> {
         scan.synced_through = scan.synced_through.max(trailer.synced_through);
         scan.oldest_live_file = scan.oldest_live_file.max(trailer.oldest_live_file);
         if let Some(next) = trailer.next {
-            scan.end = Some((next, trailer.group + 1, self.sequence));
+            let (first_group, first_record) = (trailer.group + 1, self.sequence);
+            let previous = self.previous.expect("the trailer said what was before its group");
+            scan.end = Some(End { next, first_group, first_record, previous });
         }
         self.group = trailer.group + 1;
         self.position = at + usize::try_from(trailer.bytes()).expect("inside the file");
@@ -173,11 +191,12 @@ impl Scanner<'_> {
         let mut place = at as u64;
         while at < end {
             let bytes = self.data.slice(at..end);
-            let found = decode_record(&bytes, self.salt).filter(|(header, _)| {
+            let found = decode_record(&bytes, self.salt).filter(|Decoded { header, .. }| {
                 header.sequence >= self.sequence
                     && until.is_none_or(|until| header.sequence < until)
+                    && (header.sequence > self.sequence || self.continues_chain(header.previous))
             });
-            let Some((header, record)) = found else {
+            let Some(Decoded { header, checksum, record }) = found else {
                 at = (at + 1).next_multiple_of(BLOCK);
                 continue;
             };
@@ -185,6 +204,7 @@ impl Scanner<'_> {
                 self.push_nameless(place, None);
             }
             self.push_nameless(at as u64, Some((record, header.order)));
+            self.previous = Some(checksum);
             at += usize::try_from(header.record_bytes()).expect("it was decoded from memory");
             place = at as u64;
         }
@@ -193,9 +213,15 @@ impl Scanner<'_> {
         }
     }
 
+    /// Whether a record that says `previous` can follow what was read last.
+    fn continues_chain(&self, previous: u128) -> bool {
+        self.previous.is_none_or(|known| known == previous)
+    }
+
     fn push_nameless(&mut self, offset: u64, found: Option<(JournalRecord, RecordSeq)>) {
         let (sequence, group) = (self.sequence, self.group);
         self.scan.pieces.push(Piece { sequence, offset, group, named: None, found });
         self.sequence = sequence.next();
+        self.previous = None;
     }
 }

@@ -37,14 +37,25 @@ pub struct Plan {
 impl Plan {
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let shards = if random.one_in(3) { vec![1, 1] } else { vec![1, 2, 1] };
+        // One in four lives long enough to fill, free and reuse files; the others are short and
+        // are restarted more often.
+        let long = seed % 4 == 3;
+        let (shards, actions_per_life) = match (long, random.below(3)) {
+            (true, _) => (vec![1], 150),
+            (false, 0) => (vec![1, 1], 20 + random.below(30)),
+            (false, _) => (vec![1, 2, 1], 20 + random.below(30)),
+        };
         Self {
             seed,
             shards,
             logs: 2 + random.below(3) as u32,
-            actions_per_life: 20 + random.below(30),
-            body_bytes_max: [200, 3_000, 9_000][random.below(3) as usize],
-            file_bytes: [64, 96][random.below(2) as usize] * 1024,
+            actions_per_life,
+            body_bytes_max: if long {
+                9_000
+            } else {
+                [200, 3_000, 9_000][random.below(3) as usize]
+            },
+            file_bytes: if long { 64 } else { [64, 96][random.below(2) as usize] } * 1024,
             solo: true,
         }
     }
@@ -75,6 +86,10 @@ pub struct Run {
     pub ledger: Ledger,
     pub formatted: bool,
     pub write_failed: bool,
+    /// What the journals of completed lives have done.
+    pub groups: u64,
+    pub records_carried: u64,
+    pub files_reused: u64,
 }
 
 /// The machine has stopped, or the node has.
@@ -111,6 +126,9 @@ impl Run {
             ledger: Ledger::default(),
             formatted: false,
             write_failed: false,
+            groups: 0,
+            records_carried: 0,
+            files_reused: 0,
         }
     }
 
@@ -275,7 +293,15 @@ impl<'a> Life<'a> {
             }
             self.drive();
         }
-        self.settle()
+        self.settle()?;
+        for shard in &self.shards {
+            let usage = shard.journal.usage();
+            let files = usage.bytes_written / self.run.plan.file_bytes;
+            self.run.groups += usage.groups;
+            self.run.records_carried += usage.records_carried;
+            self.run.files_reused += files.saturating_sub(u64::from(usage.files_live));
+        }
+        Ok(())
     }
 
     fn append(&mut self) {
