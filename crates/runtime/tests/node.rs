@@ -133,7 +133,7 @@ struct Running {
 
 fn start(shards: u16, refuses_to_stop: bool) -> Running {
     let data = tempfile::tempdir().unwrap();
-    let (disk, _) = FileDisk::open(data.path(), &FileDiskOptions { direct: true }).unwrap();
+    let (disk, _) = FileDisk::open(data.path(), &FileDiskOptions::default()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (seen, receiver) = channel();

@@ -130,7 +130,7 @@ fn environment() -> std::collections::BTreeMap<String, String> {
 }
 
 fn open_disk(settings: &Settings, fresh: bool) -> Result<FileDisk, ServeError> {
-    let options = FileDiskOptions { direct: settings.direct_io };
+    let options = FileDiskOptions { direct: settings.direct_io, ..FileDiskOptions::default() };
     let (disk, strays) = FileDisk::open(&settings.data_directory, &options)?;
     if fresh {
         tracing::warn!(data = %disk.root().display(), "deleting everything in the data directory");

@@ -325,6 +325,11 @@ pub const DISK_POOL_THREADS: usize = 3;
 /// Open file handles that one node caches; further files are opened on demand.
 pub const FILE_HANDLES_MAX: usize = 512;
 
+/// Free space below which segments and journal files grow no further. What is left is for
+/// checkpoints: without one nothing can be deleted, so a disk that is full to the last byte would
+/// stay full. A thousand checkpoints of lanes with many small partitions fit.
+pub const DISK_RESERVE_BYTES: u64 = 64 * 1024 * 1024;
+
 /// Aligned scratch memory that an I/O thread keeps between requests.
 pub const IO_SCRATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 

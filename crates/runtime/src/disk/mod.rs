@@ -19,7 +19,7 @@ use borzoi_storage::disk::{
     AsideName, Directory, Disk, DiskError, DiskErrorKind, DiskIdentity, DiskOperation, FileName,
     Listing,
 };
-use borzoi_types::limits::DISK_ALIGNMENT;
+use borzoi_types::limits::{DISK_ALIGNMENT, DISK_RESERVE_BYTES};
 use bytes::Bytes;
 use handles::{Handle, Handles, create_directories, sync_directory};
 use lock::DirectoryLock;
@@ -36,6 +36,7 @@ const PROBE_NAME: &str = "probe.new";
 struct Shared {
     root: PathBuf,
     direct: bool,
+    reserve_bytes: u64,
     handles: Handles,
     _lock: DirectoryLock,
 }
@@ -51,6 +52,14 @@ pub struct FileDisk {
 pub struct FileDiskOptions {
     /// Whether to use direct I/O where the file system allows it.
     pub direct: bool,
+    /// Free bytes that segments and new journal files leave for checkpoints.
+    pub reserve_bytes: u64,
+}
+
+impl Default for FileDiskOptions {
+    fn default() -> Self {
+        Self { direct: true, reserve_bytes: DISK_RESERVE_BYTES }
+    }
 }
 
 impl FileDisk {
@@ -66,8 +75,13 @@ impl FileDisk {
         let mut lock = lock::lock(root, Path::new(&FileName::Lock.path()), is_known)?;
         let strays = std::mem::take(&mut lock.strays);
         let direct = options.direct && probe_direct(root);
-        let shared =
-            Shared { root: root.to_owned(), direct, handles: Handles::default(), _lock: lock };
+        let shared = Shared {
+            root: root.to_owned(),
+            direct,
+            reserve_bytes: options.reserve_bytes,
+            handles: Handles::default(),
+            _lock: lock,
+        };
         Ok((Self { shared: Arc::new(shared) }, strays))
     }
 
@@ -117,6 +131,19 @@ impl FileDisk {
 
     fn handle(&self, path: &Path, file: &FileName, create: bool) -> io::Result<Arc<Handle>> {
         self.shared.handles.get(path, create, self.is_file_direct(file))
+    }
+
+    /// Refuses what would grow by `bytes` into the space kept for checkpoints.
+    fn leave_reserve(&self, bytes: u64) -> io::Result<()> {
+        let stat = rustix::fs::statvfs(&self.shared.root)?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if free >= bytes.saturating_add(self.shared.reserve_bytes) {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!("{free} bytes are free, {} of them reserved", self.shared.reserve_bytes),
+        ))
     }
 
     /// Fills `file` through `fill` under another name and puts it in place durably.
@@ -199,7 +226,14 @@ impl Disk for FileDisk {
     }
 
     fn write(&mut self, file: &FileName, offset: u64, parts: &[Bytes]) -> Result<(), DiskError> {
-        self.handle(&self.path(file), file, true)
+        let bytes: usize = parts.iter().map(Bytes::len).sum();
+        let room = match file {
+            FileName::Segment { .. } | FileName::SegmentIndex { .. } => {
+                self.leave_reserve(bytes as u64)
+            }
+            _ => Ok(()),
+        };
+        room.and_then(|()| self.handle(&self.path(file), file, true))
             .and_then(|handle| handle.write(offset, parts))
             .map_err(|error| failed(DiskOperation::Write, Some(file), &error))
     }
@@ -213,7 +247,11 @@ impl Disk for FileDisk {
 
     fn create_zeroed(&mut self, file: &FileName, bytes: u64) -> Result<(), DiskError> {
         assert!(bytes.is_multiple_of(DISK_ALIGNMENT as u64), "zeroed files are whole blocks");
-        self.replace(file, self.is_file_direct(file), |handle| handle.fill_with_zeros(bytes))
+        self.leave_reserve(bytes)
+            .and_then(|()| {
+                let direct = self.is_file_direct(file);
+                self.replace(file, direct, |handle| handle.fill_with_zeros(bytes))
+            })
             .map_err(|error| failed(DiskOperation::Create, Some(file), &error))
     }
 

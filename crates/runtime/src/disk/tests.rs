@@ -4,7 +4,7 @@ use super::*;
 use borzoi_types::{LogId, Offset, Op, PartitionKey};
 
 fn open(root: &Path) -> FileDisk {
-    FileDisk::open(root, &FileDiskOptions { direct: true }).unwrap().0
+    FileDisk::open(root, &FileDiskOptions::default()).unwrap().0
 }
 
 fn block(byte: u8) -> Bytes {
@@ -19,7 +19,9 @@ fn what_was_written_in_pieces_is_read_back_at_any_position() {
     let directory = tempfile::tempdir().unwrap();
     for direct in [true, false] {
         let root = directory.path().join(direct.to_string());
-        let (mut disk, _) = FileDisk::open(&root, &FileDiskOptions { direct }).unwrap();
+        let (mut disk, _) =
+            FileDisk::open(&root, &FileDiskOptions { direct, ..FileDiskOptions::default() })
+                .unwrap();
         let mut parts: Vec<Bytes> =
             (0..2_000_u32).map(|i| Bytes::from(vec![(i % 251) as u8; (i % 13) as usize])).collect();
         let len: usize = parts.iter().map(Bytes::len).sum();
@@ -187,7 +189,8 @@ fn a_full_volume_and_a_read_only_one_have_their_own_errors() {
     let Some(volume) = SmallVolume::mount("size=1m") else {
         return; // Only root may mount; the mapping is the same code everywhere.
     };
-    let mut disk = open(volume.0.path());
+    let unreserved = FileDiskOptions { reserve_bytes: 0, ..FileDiskOptions::default() };
+    let (mut disk, _) = FileDisk::open(volume.0.path(), &unreserved).unwrap();
     let error = disk.create_zeroed(&FileName::Journal(0), 8 * 1024 * 1024).unwrap_err();
     assert_eq!(error.kind, DiskErrorKind::NoSpace, "{error}");
     let left: Vec<FileName> = disk.list(Directory::Journal).unwrap().files;
@@ -199,10 +202,28 @@ fn a_full_volume_and_a_read_only_one_have_their_own_errors() {
     assert_eq!(disk.read(&CHECKPOINT, 0, 4_096).unwrap(), block(1), "the old content stands");
     drop(disk);
     volume.remount("ro");
-    let Err(error) = FileDisk::open(volume.0.path(), &FileDiskOptions { direct: true }) else {
+    let Err(error) = FileDisk::open(volume.0.path(), &FileDiskOptions::default()) else {
         panic!("a read-only directory cannot be locked");
     };
     assert!(matches!(error, DirectoryError::ReadOnly { .. }), "{error}");
+}
+
+#[test]
+fn segments_and_journal_files_leave_room_for_checkpoints() {
+    let Some(volume) = SmallVolume::mount("size=2m") else {
+        return; // Only root may mount.
+    };
+    let options = FileDiskOptions { reserve_bytes: 1024 * 1024, ..FileDiskOptions::default() };
+    let (mut disk, _) = FileDisk::open(volume.0.path(), &options).unwrap();
+    let error = disk.create_zeroed(&FileName::Journal(0), 1024 * 1024).unwrap_err();
+    assert_eq!(error.kind, DiskErrorKind::NoSpace, "{error}");
+    assert!(error.to_string().contains("reserved"), "{error}");
+    let part = vec![Bytes::from(vec![1; 256 * 1024])];
+    let written = (0..8).take_while(|i| disk.write(&SEGMENT, i * 262_144, &part).is_ok()).count();
+    assert!((2..4).contains(&written), "{written}");
+    disk.durable_replace(&CHECKPOINT, &part).unwrap();
+    disk.remove(&SEGMENT).unwrap();
+    disk.write(&SEGMENT, 0, &part).unwrap();
 }
 
 #[test]

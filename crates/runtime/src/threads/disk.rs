@@ -237,8 +237,7 @@ mod tests {
     #[test]
     fn requests_of_one_file_keep_their_order_and_each_is_answered_once() {
         let directory = tempfile::tempdir().unwrap();
-        let (disk, _) =
-            FileDisk::open(directory.path(), &FileDiskOptions { direct: true }).unwrap();
+        let (disk, _) = FileDisk::open(directory.path(), &FileDiskOptions::default()).unwrap();
         let inbox = Arc::new(Inbox::default());
         let threads = DiskThreads::start(ShardId(0), &disk, &inbox).unwrap();
         let files: Vec<FileName> =

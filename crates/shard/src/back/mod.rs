@@ -266,9 +266,12 @@ impl Back {
         let hosts = self.lanes.values().filter_map(|lane| lane.host().deadline());
         let metadata = self.metadata.iter().filter_map(|log| log.host().deadline());
         let pending = self.shared.has_pending().then_some(Mono(0));
+        // While the disk is full no checkpoint is tried before the wait is over.
+        let may_write = self.shared.no_space.is_none();
+        let checkpoint = may_write.then(|| self.checkpointer.deadline()).flatten();
         let others = [
             self.shared.parking.deadline(),
-            self.checkpointer.deadline(),
+            checkpoint,
             self.shared.no_space.map(|backoff| backoff.retry_at),
             pending,
         ];
