@@ -166,6 +166,9 @@ fn log(record: &LogRecord) {
         LogEntry::OffsetJump { log, partitions } => {
             emit!(level, log = log.0, partitions, "offsets jump to their reservation");
         }
+        LogEntry::Client { peer, trouble } => {
+            emit!(level, peer = peer.as_str(), %trouble, "client");
+        }
         LogEntry::Text(text) => emit!(level, "{text}"),
     }
 }

@@ -10,7 +10,7 @@
 use crate::front::FrontMessage;
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Ticket};
 use borzoi_storage::disk::{DiskError, DiskQueue, DiskRequest, DiskResult, DiskTicket};
-use borzoi_types::{LogId, Op, PartitionKey, ShardId};
+use borzoi_types::{LogId, Op, PartitionKey, SessionId, ShardId};
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 
@@ -341,8 +341,38 @@ pub enum LogEntry {
         /// Partitions that jumped.
         partitions: u64,
     },
+    /// Something about one client.
+    Client {
+        /// Its address.
+        peer: String,
+        /// What it did, or what happened to it.
+        trouble: ClientTrouble,
+    },
     /// Anything else, as a sentence. Rare: prefer a variant.
     Text(String),
+}
+
+/// What a log record tells about one client.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClientTrouble {
+    /// The node has as many connections as it takes.
+    #[error("too many connections")]
+    Connections,
+    /// The address has as many connections as it may.
+    #[error("too many connections of one address")]
+    ConnectionsOfAddress,
+    /// A frame above the limit in force.
+    #[error("a frame of {0} bytes is above the limit")]
+    FrameBytes(usize),
+    /// Too many requests without an answer.
+    #[error("too many requests at once")]
+    Requests,
+    /// A request that breaks a rule of the protocol.
+    #[error("{0}")]
+    Request(borzoi_wire::frame::RequestFault),
+    /// Its session has ended: its user or token is gone, or its time was over.
+    #[error("session {0} has ended")]
+    SessionEnded(SessionId),
 }
 
 /// Why a node cannot go on.

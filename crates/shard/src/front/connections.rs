@@ -9,7 +9,9 @@ use super::connection::{Connection, Place};
 use super::request::{Running, Step};
 use super::timers::Timer;
 use super::{Cx, Front};
-use crate::event::{CloseReason, ConnectionId, Effect, LogEntry, LogLevel, LogRecord, Transport};
+use crate::event::{
+    ClientTrouble, CloseReason, ConnectionId, Effect, LogEntry, LogLevel, LogRecord, Transport,
+};
 use borzoi_types::Mono;
 use borzoi_types::limits::{
     FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, LOGIN_DEADLINE_SECONDS,
@@ -43,11 +45,12 @@ impl Front {
                 }
             }
             Err(refused) => {
-                let what = match refused {
-                    Refused::Total => "too many connections",
-                    Refused::Address => "too many connections of one address",
+                let trouble = match refused {
+                    Refused::Total => ClientTrouble::Connections,
+                    Refused::Address => ClientTrouble::ConnectionsOfAddress,
                 };
-                cx.log(LogLevel::Warn, format!("{peer} refused: {what}"));
+                self.counters.connections_refused += 1;
+                cx.log_client(LogLevel::Warn, peer, trouble);
                 return cx.close(connection, CloseReason::Limit);
             }
         }
@@ -71,9 +74,16 @@ impl Front {
         let limit =
             if state.binding.is_some() { FRAME_BYTES_MAX } else { FRAME_BYTES_BEFORE_LOGIN_MAX };
         state.heard = cx.now.mono;
-        if state.in_flight() >= REQUESTS_PER_CONNECTION_MAX || frame.len() > limit {
-            let (peer, len) = (state.peer.clone(), frame.len());
-            cx.log(LogLevel::Warn, format!("{peer}: limit reached, frame of {len} bytes"));
+        let trouble = if frame.len() > limit {
+            Some(ClientTrouble::FrameBytes(frame.len()))
+        } else if state.in_flight() >= REQUESTS_PER_CONNECTION_MAX {
+            Some(ClientTrouble::Requests)
+        } else {
+            None
+        };
+        if let Some(trouble) = trouble {
+            cx.log_client(LogLevel::Warn, &state.peer, trouble);
+            self.counters.closed_by_limit += 1;
             return self.close(connection, CloseReason::Limit, cx);
         }
         state.queue(frame);
@@ -159,7 +169,7 @@ impl Front {
             return;
         }
         while let Some(parts) = state.take_answer() {
-            self.replies += 1;
+            self.counters.count_answer(&parts);
             cx.effects.push(Effect::Reply { connection, parts });
         }
     }
@@ -194,8 +204,9 @@ impl Cx<'_> {
         self.effects.push(Effect::Close { connection, reason });
     }
 
-    pub(super) fn log(&mut self, level: LogLevel, text: String) {
-        self.effects.push(Effect::Log(LogRecord { level, entry: LogEntry::Text(text) }));
+    pub(super) fn log_client(&mut self, level: LogLevel, peer: &str, trouble: ClientTrouble) {
+        let entry = LogEntry::Client { peer: peer.to_owned(), trouble };
+        self.effects.push(Effect::Log(LogRecord { level, entry }));
     }
 }
 

@@ -51,6 +51,7 @@ impl Front {
         if self.gather.round.is_some() || self.gather.next.is_empty() {
             return;
         }
+        self.counters.counter_rounds += 1;
         let readers = core::mem::take(&mut self.gather.next);
         let wanted: BTreeSet<(LogId, PartitionKey)> =
             readers.iter().flat_map(|reader| reader.keys.iter().copied()).collect();

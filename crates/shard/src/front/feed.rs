@@ -16,7 +16,7 @@ use super::request::Running;
 use super::timers::Timer;
 use super::{Cx, Front, FrontMessage};
 use crate::back::MetadataCommit;
-use crate::event::{CloseReason, Effect, LogLevel, ShardMessage};
+use crate::event::{ClientTrouble, CloseReason, Effect, LogLevel, ShardMessage};
 use crate::lane::api::Ticket;
 use crate::metadata_host::Asker;
 use borzoi_metadata::{
@@ -282,7 +282,8 @@ impl Front {
             binding.is_some_and(|binding| binding.session == session.session)
         });
         if let Some(connection) = holder {
-            cx.log(LogLevel::Info, format!("session {} ended", session.session));
+            let trouble = ClientTrouble::SessionEnded(session.session);
+            self.log_of(connection, LogLevel::Info, trouble, cx);
             self.close(connection, CloseReason::Evicted, cx);
         }
     }
@@ -314,6 +315,7 @@ impl Front {
     /// Sends the question that was not sent yet, unless one is on its way.
     pub(super) fn send_question(&mut self, cx: &mut Cx<'_>) {
         if self.question.asked.is_none() && !self.question.next.is_empty() {
+            self.counters.commit_questions += 1;
             self.question.asked = Some(core::mem::take(&mut self.question.next));
             cx.send_to(ShardId(0), FrontMessage::AskCommit);
         }

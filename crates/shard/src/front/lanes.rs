@@ -8,7 +8,6 @@ use super::command::{LaneCall, LaneWait, Waiting};
 use super::replies::{self, CommittedAt};
 use super::request::Running;
 use super::{Cx, Front};
-use crate::event::LogLevel;
 use crate::lane::api::{LaneReply, LaneRequest, LaneRequestKind, Origin, Refusal, Ticket};
 use borzoi_types::Op;
 use borzoi_wire::body::{ConsumerOffset, PollPrefix, SendConfirmation};
@@ -66,13 +65,7 @@ impl Front {
                 }))
             }
             LaneReply::Created | LaneReply::Drained => panic!("no client asked for {reply:?}"),
-            LaneReply::Refused(refusal) => {
-                if let Refusal::Damaged { file, position } = &refusal {
-                    let what = format!("damaged data in {file} at {position}");
-                    self.log_of(caller.place.connection, LogLevel::Error, &what, cx);
-                }
-                refused(to, commit, &refusal)
-            }
+            LaneReply::Refused(refusal) => refused(to, commit, &refusal),
             LaneReply::KeyDeleted { by } => {
                 self.tell(caller.place, by);
                 if to.operation == Operation::SendMessages as u8 || running.rerouted {

@@ -99,6 +99,7 @@ impl Front {
         if let Some(key) = key
             && self.remembered.recognises(key, phc, password.as_bytes())
         {
+            self.counters.logins_remembered += 1;
             return self.register(running.place, to, key, Credential::Password, cx);
         }
         // Run again after the commit point: the same comparison would fail the same way.
@@ -209,6 +210,7 @@ impl Front {
         cx: &mut Cx<'_>,
     ) -> Step {
         let address = self.address(place.connection);
+        self.counters.logins_failed += 1;
         let due = self.failed_logins.failed(cx.now.mono, &address);
         self.delayed.insert(place, replies::evict(to.client, reason));
         self.timers.set(due, Timer::FailedLogin(place));

@@ -29,6 +29,7 @@ mod counters;
 mod dispatch;
 mod failed_logins;
 mod feed;
+mod figures;
 mod groups;
 mod lanes;
 mod login;
@@ -51,6 +52,7 @@ mod users;
 mod tests;
 
 pub use admission::AdmissionLimits;
+pub use figures::FrontCounters;
 pub use message::{ClientSummary, FrontMessage};
 pub use options::{AdvertisedNode, FrontOptions};
 
@@ -220,8 +222,7 @@ pub struct Front {
     /// Where the next balanced send of a topic goes.
     balance: BTreeMap<(StreamId, TopicId), u32>,
     host_stats: HostStats,
-    /// Answers handed to connections since the start.
-    replies: u64,
+    counters: FrontCounters,
 }
 
 impl Front {
@@ -260,7 +261,7 @@ impl Front {
             lost_paused: false,
             balance: BTreeMap::new(),
             host_stats: HostStats::default(),
-            replies: 0,
+            counters: FrontCounters::default(),
         }
     }
 
@@ -333,6 +334,12 @@ impl Front {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len() + self.passwords.len() + self.delayed.len()
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &FrontCounters {
+        &self.counters
     }
 
     /// Open connections, for tests and metrics.

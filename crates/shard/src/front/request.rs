@@ -8,7 +8,7 @@ use super::command::LaneCall;
 use super::connection::{Binding, Place};
 use super::counters::Counts;
 use super::{Cx, Front, replies};
-use crate::event::{CloseReason, ConnectionId, LogLevel};
+use crate::event::{ClientTrouble, CloseReason, ConnectionId, LogLevel};
 use borzoi_metadata::Admission;
 use borzoi_types::{LogId, Op, PartitionKey};
 use borzoi_wire::frame::{EvictionReason, Reaction, ReplyTo, RequestFault, RequestView};
@@ -93,7 +93,8 @@ impl Front {
         let Some(state) = self.connections.get(&place.connection) else { return Step::Pending };
         let (binding, told) = (state.binding, state.told);
         let Some((view, body)) = RequestView::split(&running.frame) else {
-            return Step::Close(CloseReason::Protocol);
+            let fault = RequestFault::Size { size: 0, actual: running.frame.len() };
+            return self.react_to_fault(place, &ReplyTo::default(), fault, cx);
         };
         let to = view.reply_to();
         let checked = view.check(binding.is_some());
@@ -220,8 +221,13 @@ impl Front {
         fault: RequestFault,
         cx: &mut Cx<'_>,
     ) -> Step {
-        self.log_of(place.connection, LogLevel::Info, &fault.to_string(), cx);
-        self.react(place, to, fault.reaction())
+        let reaction = fault.reaction();
+        let level = match reaction {
+            Reaction::Close => LogLevel::Info,
+            Reaction::Deny(_) | Reaction::Evict(_) => LogLevel::Debug,
+        };
+        self.log_of(place.connection, level, ClientTrouble::Request(fault), cx);
+        self.react(place, to, reaction)
     }
 
     /// Logs something about a connection.
@@ -229,11 +235,11 @@ impl Front {
         &self,
         connection: ConnectionId,
         level: LogLevel,
-        what: &str,
+        trouble: ClientTrouble,
         cx: &mut Cx<'_>,
     ) {
         if let Some(state) = self.connections.get(&connection) {
-            cx.log(level, format!("{}: {what}", state.peer));
+            cx.log_client(level, &state.peer, trouble);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, Client, login_body, number};
 use crate::world::World;
-use borzoi_shard::event::CloseReason;
+use borzoi_shard::event::{ClientTrouble, CloseReason};
 use borzoi_types::limits::{FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX};
 use borzoi_types::{ClientId, Duration, RequestNumber, SessionId};
 use borzoi_wire::body::GetStream;
@@ -122,6 +122,7 @@ fn a_frame_that_is_no_request_or_names_nobody_closes_the_connection() {
         world.run();
         assert_eq!(client.closed(&world), Some(CloseReason::Protocol));
         assert!(world.seen[&client.connection].frames.is_empty());
+        assert!(matches!(world.logged[..], [ClientTrouble::Request(_)]), "the reason is logged");
     }
 }
 
@@ -282,9 +283,25 @@ fn a_flood_of_unanswered_requests_ends_the_connection_and_no_other() {
     }
     world.run();
     assert_eq!(flood.closed(&world), Some(CloseReason::Limit));
+    assert_eq!(world.logged, [ClientTrouble::Requests]);
+    assert_eq!(world.shards[0].front().counters().closed_by_limit, 1);
     world.hold_disk = false;
     world.run();
     assert!(other.ping(&mut world).payload().is_empty());
+}
+
+#[test]
+fn answers_are_counted_by_what_they_say() {
+    let mut world = World::new(1);
+    let mut client = Client::connect(&mut world, 0, 5);
+    client.read(&mut world, 20, &[]);
+    client.create_stream(&mut world, "too early");
+    client.login(&mut world, "iggy", "iggy");
+    client.create_stream(&mut world, "stream").payload();
+    client.create_stream(&mut world, "stream").error();
+    let counters = *world.shards[0].front().counters();
+    assert_eq!((counters.replies, counters.evictions, counters.refused), (5, 1, 2));
+    assert_eq!(counters.denied_transient, 0);
 }
 
 #[test]

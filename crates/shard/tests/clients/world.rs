@@ -6,7 +6,9 @@
 
 use borzoi_metadata::PasswordHash;
 use borzoi_shard::boot::{BootOptions, BootSeams, RootUser, boot};
-use borzoi_shard::event::{CloseReason, PasswordJob, PasswordOutcome, PasswordTicket};
+use borzoi_shard::event::{
+    ClientTrouble, CloseReason, LogEntry, PasswordJob, PasswordOutcome, PasswordTicket,
+};
 use borzoi_shard::{ConnectionId, Effect, Event, Lanes, Random, SeededRandom, Shard, Transport};
 use borzoi_storage::disk::{DiskIdentity, execute};
 use borzoi_storage::journal::JournalOptions;
@@ -56,6 +58,7 @@ pub struct World {
     /// While set, disk requests are kept.
     pub hold_disk: bool,
     pub stopped: usize,
+    pub logged: Vec<ClientTrouble>,
     passwords: VecDeque<(ShardId, PasswordTicket, PasswordJob)>,
     inbox: VecDeque<(ShardId, Event)>,
     disk_queue: VecDeque<(ShardId, Effect)>,
@@ -88,6 +91,7 @@ impl World {
             hold_passwords: false,
             hold_disk: false,
             stopped: 0,
+            logged: Vec::new(),
             passwords: VecDeque::new(),
             inbox: VecDeque::new(),
             disk_queue: VecDeque::new(),
@@ -228,7 +232,11 @@ impl World {
                 self.password_jobs += 1;
                 self.passwords.push_back((from, ticket, job));
             }
-            Effect::Log(_) => {}
+            Effect::Log(record) => {
+                if let LogEntry::Client { trouble, .. } = record.entry {
+                    self.logged.push(trouble);
+                }
+            }
             Effect::Fatal(error) => panic!("the node cannot go on: {error}"),
             Effect::Stopped => self.stopped += 1,
         }
