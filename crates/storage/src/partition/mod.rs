@@ -239,7 +239,10 @@ impl PartitionLog {
     /// Their files go when the next checkpoint is durable.
     pub fn truncate_before(&mut self, cache: &mut SegmentCache, offset: Offset) -> u32 {
         let count = self.closed.partition_point(|segment| segment.end <= offset);
-        self.retire_closed(cache, count)
+        let removed = self.retire_closed(cache, count);
+        assert!(self.closed.first().is_none_or(|segment| segment.end > offset), "all of them");
+        assert!(self.retired.last().is_none_or(|gone| removed == 0 || gone.end <= offset));
+        removed
     }
 
     /// Removes up to `count` of the oldest closed segments, stopping at the first that holds a
@@ -255,7 +258,11 @@ impl PartitionLog {
             self.closed.partition_point(|segment| segment.end.0 <= barrier.0.saturating_add(1))
         });
         let count = free.min(count as usize);
-        self.retire_closed(cache, count)
+        let next_offset = self.next_offset;
+        let removed = self.retire_closed(cache, count);
+        assert!(removed as usize == count, "only closed segments go, and all that may");
+        assert!(self.next_offset == next_offset, "offsets never renumber");
+        removed
     }
 
     /// Removes everything: the partition was deleted or purged and its key will never be used
@@ -279,7 +286,10 @@ impl PartitionLog {
     /// Whether no file and no request of a removed partition is left.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        self.messages == 0 && self.retired.is_empty() && self.queue.is_none()
+        let removed = self.messages == 0 && self.retired.is_empty() && self.queue.is_none();
+        assert!(!removed || (self.tail.is_none() && self.active.file_bytes == 0), "nothing left");
+        assert!(!removed || self.closed.is_empty());
+        removed
     }
 
     /// Where retention should cut, for a truncate operation: the offset before which at most

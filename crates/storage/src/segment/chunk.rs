@@ -148,7 +148,12 @@ impl ChunkHeader {
             && header.length as usize >= BATCH_HEADER_BYTES
             && header.timestamp_first <= header.timestamp_max
             && header.base.0.checked_add(u64::from(header.messages)).is_some();
-        if possible { Ok(header) } else { Err(ChunkError::HeaderChecksum) }
+        if !possible {
+            return Err(ChunkError::HeaderChecksum);
+        }
+        assert!(header.messages > 0 && header.length > 0, "no chunk is empty");
+        assert!(header.timestamp_first <= header.timestamp_max);
+        Ok(header)
     }
 
     /// The same, and it must be the chunk of `key` that starts at `base`.

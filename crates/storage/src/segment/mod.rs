@@ -153,7 +153,9 @@ pub fn decode_header(sector: &[u8]) -> Result<(PartitionKey, Offset), SegmentHea
     if version != SEGMENT_VERSION {
         return Err(SegmentHeaderError::Version { found: version });
     }
-    Ok((PartitionKey(u64_at(sector, 16)), Offset(u64_at(sector, 24))))
+    let (key, base) = (PartitionKey(u64_at(sector, 16)), Offset(u64_at(sector, 24)));
+    assert!(version == SEGMENT_VERSION && sector.len() >= HEADER_USED, "checked above");
+    Ok((key, base))
 }
 
 /// `bytes` rounded up to the disk's alignment.
