@@ -9,7 +9,6 @@ use super::connection::{Binding, Place};
 use super::counters::Counts;
 use super::{Cx, Front, replies};
 use crate::event::{ClientTrouble, CloseReason, ConnectionId, LogLevel};
-use borzoi_metadata::Admission;
 use borzoi_types::{LogId, Op, PartitionKey};
 use borzoi_wire::frame::{EvictionReason, Reaction, ReplyTo, RequestFault, RequestView};
 use borzoi_wire::{CommandCode, ErrorCode, Operation, Reply, Request};
@@ -159,18 +158,13 @@ impl Front {
         running: &mut Running,
         cx: &mut Cx<'_>,
     ) -> Step {
-        let (binding, to) = (&caller.binding, &caller.to);
-        let sessions = self.metadata.sessions();
-        let admission =
-            sessions.admit(binding.client, binding.session, to.request, to.request_checksum);
-        let reason = match admission {
-            Admission::NoSession => EvictionReason::NoSession,
-            Admission::SessionTooLow => EvictionReason::SessionTooLow,
+        let binding = &caller.binding;
+        let current = self.metadata.sessions().get(binding.client).map(|it| it.session);
+        let reason = match current {
+            None => EvictionReason::NoSession,
+            Some(current) if current > binding.session => EvictionReason::SessionTooLow,
             // Repeated changes are answered by the log, repeated sends by their lane.
-            Admission::Execute(_)
-            | Admission::Stored(_)
-            | Admission::AlreadyApplied
-            | Admission::SessionTooHigh => {
+            Some(_) => {
                 return if operation == Operation::SendMessages {
                     self.send(caller, running, cx)
                 } else {
