@@ -256,6 +256,7 @@ impl SimDisk {
             return Err(DiskError { operation, file: None, kind, detail: String::new() });
         }
         self.steps += 1;
+        assert!(self.crash_before.is_none_or(|step| step >= self.steps), "a crash is not missed");
         Ok(())
     }
 
@@ -292,6 +293,7 @@ impl SimDisk {
             Some(node) => self.names.insert(file.clone(), node),
             None => self.names.remove(file),
         };
+        assert!(now.is_none_or(|node| self.files.contains_key(&node)), "names lead to files");
         let change = NameChange { file: file.clone(), now };
         self.pending_names.entry(file.directory()).or_default().push(change);
     }
@@ -299,6 +301,7 @@ impl SimDisk {
     fn create(&mut self, file: &FileName) -> Node {
         let node = self.next_node;
         self.next_node += 1;
+        assert!(!self.files.contains_key(&node), "numbers are never reused");
         self.files.insert(node, SimFile::default());
         self.set_name(file, Some(node));
         node
@@ -333,6 +336,7 @@ impl SimDisk {
         self.reserve(operation, file, more)?;
         let content = self.files.get_mut(&node).expect("the caller found it");
         content.write(offset, parts);
+        assert!(content.bytes() >= offset + bytes, "the file contains what was written");
         self.counters.writes += 1;
         self.counters.bytes_written += bytes;
         Ok(())

@@ -269,6 +269,7 @@ fn choose(copies: &[Copy]) -> Result<SuperblockRead, SuperblockError> {
         return Err(SuperblockError::Foreign);
     }
     let agree = |copy: &Copy| copies.iter().filter(|other| *other == copy).count();
+    assert!(copies.iter().all(|copy| agree(copy) >= 1), "a copy agrees with itself");
     let best = copies
         .iter()
         .filter_map(|copy| match copy {

@@ -3,7 +3,7 @@
 //!
 //! A record is (log, op, bytes) here; the same through a whole shard is tested above `storage`.
 //!
-//! What is checked on every image (see `ledger`): nothing acknowledged at its level is lost, nothing
+//! Checked on every image (see `ledger`): nothing acknowledged at its level is lost, nothing
 //! is invented, nothing comes back twice or after it had been given up, a solo node never refuses.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not recognise")]

@@ -162,6 +162,7 @@ impl FileName {
             Some(("set-aside", name)) => Self::SetAside(AsideName::new(name)),
             _ => return None,
         };
+        assert!(!name.path().contains(".."), "no name leaves the data directory");
         // Only the canonical spelling names a file: "+7.journal" is a stranger.
         (name.path() == path).then_some(name)
     }

@@ -32,6 +32,7 @@ pub(crate) struct Carry {
 impl Journal {
     /// Starts or continues carrying. Returns whether anything was appended.
     pub(super) fn drive_carry(&mut self, out: &mut DiskSubmissions) -> bool {
+        assert!(self.progress.failed.is_none(), "nothing is emitted after a failure");
         let started = self.start_carry();
         let Some(carry) = &mut self.carry else { return started };
         while carry.reading < JOURNAL_CARRY_READS_MAX && !carry.abandoned {
@@ -108,6 +109,7 @@ impl Journal {
 
     fn append_copy(&mut self, record: JournalRecord, order: RecordSeq) {
         let bytes = super::bytes_of(&record);
+        assert!(order > RecordSeq::ZERO && bytes <= self.options.record_bytes_max());
         let planned = self.plan(bytes, RecordClass::Reserved);
         let carry = self.carry.as_mut().expect("copies are made while a file is carried");
         let Some(planned) = planned.filter(|_| !carry.abandoned) else {

@@ -73,7 +73,36 @@ impl Journal {
             let ticket = out.submit(DiskQueue::Pool, request);
             self.tickets.insert(ticket, Pending::CreateSpare(slot));
         }
-        assert!(self.flushes.len() <= 2 && self.writes_in_flight() <= JOURNAL_WRITES_IN_FLIGHT_MAX);
+        self.assert_invariants();
+    }
+
+    /// What holds between any two calls.
+    pub(super) fn assert_invariants(&self) {
+        // Groups: synced, then written, then formed, without gaps.
+        assert!(self.synced_group <= self.written_group, "what is synced is written");
+        assert!(self.synced_group <= self.flushed_group, "and flushed");
+        assert!(self.written_group <= self.last_group, "what is written was formed");
+        assert!(self.flushed_group <= self.last_group, "and what is flushed");
+        assert_eq!(self.groups.len() as u64, self.last_group - self.synced_group);
+        assert!(self.groups.front().is_none_or(|group| group.number == self.synced_group + 1));
+        assert!(self.groups.back().is_none_or(|group| group.number == self.last_group));
+        assert!(self.record_group <= self.last_group, "records are in groups");
+        assert!(self.marked_group <= self.synced_group, "a trailer claims only what is synced");
+        // Records follow their groups.
+        assert!(self.progress.synced_through <= self.progress.written_through);
+        assert!(self.progress.written_through <= self.last_formed());
+        assert!(self.forming_replicated <= self.forming.len());
+        assert_eq!(self.forming.is_empty(), self.forming_bytes == 0);
+        assert!(self.planned.is_none() || !self.forming.is_empty(), "a plan is for records");
+        // Queues are bounded.
+        assert!(self.flushes.len() <= 2, "one flush with records, one with none before it");
+        assert!(self.flushes.iter().filter(|flush| flush.covers_records).count() <= 1);
+        assert!(self.writes_in_flight() <= JOURNAL_WRITES_IN_FLIGHT_MAX);
+        // Files.
+        assert!(self.position <= self.options.file_bytes, "groups stay inside the file");
+        assert!(self.announced <= self.files.oldest_live(), "no needed file is given away");
+        assert!(self.closing.is_none() || !self.groups.is_empty(), "an end waits for its flush");
+        self.files.assert_invariants();
     }
 
     /// Whether `ticket` belongs to a request of this journal, and its result to
@@ -115,8 +144,7 @@ impl Journal {
         if self.progress.failed.is_none() {
             self.advance();
         }
-        assert!(self.progress.synced_through <= self.progress.written_through);
-        assert!(self.progress.written_through <= self.last_record);
+        self.assert_invariants();
         self.progress.clone()
     }
 
@@ -177,6 +205,7 @@ impl Journal {
 
     /// Whether an empty group is due: everything is durable, but the journal does not say so yet.
     fn is_mark_due(&self) -> bool {
+        assert!(self.forming.is_empty(), "records bring their own trailer");
         let at_rest = self.groups.is_empty() && self.flushes.is_empty();
         let unmarked = self.record_group > self.marked_group || self.last_group == 0;
         at_rest && (unmarked || self.files.oldest_live() > self.announced)
@@ -307,6 +336,7 @@ impl Journal {
 
     /// Submits a flush if something needs one. Returns whether it did.
     fn flush(&mut self, out: &mut DiskSubmissions) -> bool {
+        assert!(self.flushed_group <= self.last_group);
         let in_flight = self.flushes.back().map_or(self.flushed_group, |flush| flush.through);
         let busy = self.flushes.len() > 1 || self.flushes.iter().any(|flush| flush.covers_records);
         if busy || in_flight == self.last_group {
@@ -361,12 +391,14 @@ impl Journal {
 
     fn open_first(&mut self) -> bool {
         assert_eq!(self.last_group, 0, "later files are opened by closing groups");
+        assert!(self.files.live().is_empty(), "it is the first");
         let Some(slot) = self.files.take_spare() else { return false };
         self.open(NextFile { slot, salt: self.salt(slot, 0) });
         true
     }
 
     fn open(&mut self, next: NextFile) {
+        assert!(self.header_due.is_none(), "the header of the file before has been written");
         let file_sequence = self.files.open(next.slot, next.salt);
         assert_eq!(next.salt, self.salt(next.slot, file_sequence), "drawn when it was announced");
         self.position = FILE_HEADER_BYTES;

@@ -106,6 +106,23 @@ impl Files {
         }
     }
 
+    /// What holds between any two calls.
+    pub(crate) fn assert_invariants(&self) {
+        let mut place = self.oldest_live();
+        for file in &self.live {
+            assert_eq!(file.sequence, place, "live files follow each other");
+            assert!(file.sealed || file.sequence + 1 == self.next_sequence, "one is open");
+            assert!(!self.spares.contains(&file.slot), "a live file is not a spare");
+            assert!(self.freed.iter().all(|(_, slot)| *slot != file.slot), "nor freed");
+            place += 1;
+        }
+        assert_eq!(place, self.next_sequence, "up to the newest");
+        let oldest = self.oldest_live();
+        assert!(self.freed.iter().all(|(sequence, _)| *sequence < oldest), "oldest first");
+        assert!(self.creating.is_none_or(|slot| !self.spares.contains(&slot)));
+        assert!(self.newest.values().all(|records| !records.is_empty()));
+    }
+
     pub(crate) fn live(&self) -> &VecDeque<LiveFile> {
         &self.live
     }
@@ -130,6 +147,7 @@ impl Files {
 
     /// Takes a spare for the next file.
     pub(crate) fn take_spare(&mut self) -> Option<u32> {
+        assert!(self.live.len() <= self.options.files_max as usize + 2, "growth is bounded");
         let spare = self.spares.pop_front();
         self.starved = spare.is_none();
         spare
@@ -164,6 +182,7 @@ impl Files {
 
     pub(crate) fn file(&self, sequence: u64) -> Option<&LiveFile> {
         let first = self.live.front()?.sequence;
+        assert!(first < self.next_sequence);
         let index = usize::try_from(sequence.checked_sub(first)?).ok()?;
         self.live.get(index).filter(|file| file.sequence == sequence)
     }
@@ -223,6 +242,7 @@ impl Files {
     pub(crate) fn release(&mut self, log: LogId, through: Op) {
         let released = self.released.entry(log).or_insert(through);
         *released = (*released).max(through);
+        assert!(self.released_through(log) >= through, "a release never goes back");
     }
 
     /// Forgets state records that a durable newer one replaces.
@@ -248,6 +268,7 @@ impl Files {
                 break;
             }
             let file = self.live.pop_front().expect("it was there a line above");
+            assert!(file.sealed && file.sequence < self.next_sequence, "never the open file");
             for entry in &file.entries {
                 if let Some(log) = self.index.get_mut(&entry.log)
                     && log.get(&entry.op).is_some_and(|place| place.file == file.sequence)
@@ -348,6 +369,7 @@ impl Files {
     pub(crate) fn created(&mut self, slot: u32, ok: bool) {
         assert_eq!(self.creating, Some(slot), "one file is made at a time");
         self.creating = None;
+        assert!(!self.spares.contains(&slot), "it is new");
         if ok {
             self.spares.push_back(slot);
         } else {

@@ -187,6 +187,7 @@ impl Scanner<'_> {
     /// Takes what is intact up to `end` without the help of a trailer. `until` is the sequence
     /// that follows, if known: every one before it is a piece, intact or not.
     fn take_nameless(&mut self, end: usize, until: Option<RecordSeq>) {
+        assert!(self.position <= end && end <= self.data.len(), "a part of the file");
         let mut at = self.position;
         let mut place = at as u64;
         while at < end {
@@ -220,6 +221,7 @@ impl Scanner<'_> {
 
     fn push_nameless(&mut self, offset: u64, found: Option<(JournalRecord, RecordSeq)>) {
         let (sequence, group) = (self.sequence, self.group);
+        assert!(offset >= FILE_HEADER_BYTES && offset <= self.data.len() as u64);
         self.scan.pieces.push(Piece { sequence, offset, group, named: None, found });
         self.sequence = sequence.next();
         self.previous = None;

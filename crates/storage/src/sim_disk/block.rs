@@ -53,6 +53,7 @@ impl SimFile {
         self.bytes = self.bytes.max(bytes);
         let blocks = usize::try_from(self.bytes.div_ceil(BLOCK_BYTES as u64)).expect("in memory");
         self.blocks.resize(blocks, None);
+        assert!(self.durable_bytes <= self.bytes, "a file never shrinks");
     }
 
     pub(super) fn write(&mut self, offset: u64, parts: &[Bytes]) {
@@ -116,6 +117,7 @@ impl SimFile {
     /// Makes blocks durable that have not been written since `versions` was taken.
     pub(super) fn sync(&mut self, versions: &BTreeMap<u64, usize>, bytes: u64) {
         self.durable_bytes = self.durable_bytes.max(bytes);
+        assert!(bytes <= self.bytes, "a sync covers what was there");
         self.pending.retain(|index, pending| {
             pending.poisoned || versions.get(index).is_none_or(|writes| *writes != pending.writes)
         });
