@@ -206,3 +206,38 @@ async fn a_second_server_on_the_same_directory_is_refused_by_name() {
     assert!(text.contains(&*data.to_string_lossy()), "the message names the directory: {text}");
     root(server.address()).await.ping().await.expect("the first server is undisturbed");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_larger_than_the_journal_is_answered_to_the_end() {
+    // Lanes that met a full journal were not looked at again when a checkpoint had made room, so
+    // their producers waited for ever. Twice the journal's size from eight lanes at once meets it.
+    let (_folder, data) = data_directory();
+    let options = ServerOptions::default().with("BORZOI_JOURNAL_FILES_MAX", "2");
+    let server = Server::start(&data, &options);
+    let place = Place::at(server.address(), 8, Durability::Persisted).await;
+    let payload = bytes::Bytes::from(vec![7_u8; 1_000_000]);
+    let mut producers = Vec::new();
+    for partition in 0..8 {
+        let client = root(server.address()).await;
+        let (stream, topic, payload) = (place.stream.clone(), place.topic.clone(), payload.clone());
+        producers.push(tokio::spawn(async move {
+            for _ in 0..60 {
+                let message =
+                    IggyMessage::builder().payload(payload.clone()).build().expect("valid");
+                let partitioning = Partitioning::partition_id(partition);
+                client
+                    .send_messages(&stream, &topic, &partitioning, &mut [message])
+                    .await
+                    .expect("confirmed");
+            }
+        }));
+    }
+    for producer in producers {
+        let ended = tokio::time::timeout(Duration::from_secs(120), producer).await;
+        ended.expect("no producer is left waiting").expect("the producer ends");
+    }
+    for partition in 0..8 {
+        let last = place.offsets(partition, PollingStrategy::last(), 1).await;
+        assert_eq!(last, [59]);
+    }
+}

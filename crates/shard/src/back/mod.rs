@@ -247,6 +247,8 @@ impl Back {
 
     pub(crate) fn end_of_batch(&mut self, now: Now, front: &Front, effects: &mut Vec<Effect>) {
         self.reconcile(front.metadata());
+        let waiting = core::mem::take(&mut self.shared.no_room);
+        self.shared.work.extend(waiting);
         for log in core::mem::take(&mut self.shared.work) {
             self.checkpointer.note_changed_if_new(log, self.applied(log), now.mono);
             if let Some(lane) = self.lanes.get_mut(&log) {
@@ -255,6 +257,13 @@ impl Back {
             }
         }
         self.drive_checkpoints(now, front);
+        // What a checkpoint has just released is used at once: no event may follow that would
+        // wake these lanes.
+        for log in core::mem::take(&mut self.shared.no_room) {
+            if let Some(lane) = self.lanes.get_mut(&log) {
+                lane.form(now, &mut self.shared);
+            }
+        }
         self.drive_stop(now);
         if !self.shared.fatal {
             self.shared.journal.drive(&mut self.shared.disk);

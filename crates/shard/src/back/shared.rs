@@ -64,6 +64,9 @@ pub struct Shared {
     pub unparked: VecDeque<LaneRequest>,
     /// Logs that want their end of the batch.
     pub work: BTreeSet<LogId>,
+    /// Logs whose next operation found no room in the journal; they are looked at with every
+    /// batch until there is some, because what makes room knows nothing of them.
+    pub no_room: BTreeSet<LogId>,
     /// Logs that wait for the journal.
     pub waiting: BTreeSet<LogId>,
     /// The disk has refused a write for lack of space; when to try again.
@@ -107,6 +110,7 @@ impl Shared {
             parking,
             unparked: VecDeque::new(),
             work: BTreeSet::new(),
+            no_room: BTreeSet::new(),
             waiting: BTreeSet::new(),
             no_space: None,
             retrying: None,

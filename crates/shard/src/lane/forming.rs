@@ -117,6 +117,7 @@ impl Lane {
             let body_bytes = plan.bytes + entries * RESERVATION_BYTES_PER_ENTRY + HEADER_BYTES;
             if !shared.journal.has_room(HEADER_BYTES, body_bytes, plan.class) {
                 // A checkpoint will make room, or a full disk will refuse the queue.
+                shared.no_room.insert(self.log);
                 break;
             }
             self.prepare(now, plan, shared);
