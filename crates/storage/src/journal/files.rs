@@ -352,7 +352,10 @@ impl Files {
     /// A slot to fill with zeros now, if spares are wanted and none is being made. A start makes
     /// only what it cannot do without.
     pub(crate) fn create_spare(&mut self, at_boot: bool) -> Option<u32> {
-        let target = if at_boot { usize::from(self.starved) } else { self.live.len() + 3 };
+        // A node that writes little is content with few; one that fills its file gets more ahead.
+        let filling = self.live.back().is_some_and(|file| file.used > self.options.file_bytes / 4);
+        let ahead = if filling { 3 } else { 1 };
+        let target = if at_boot { usize::from(self.starved) } else { self.live.len() + ahead };
         let total_max = 2 * self.options.files_max as usize + 2;
         let have = self.spares.len() + self.freed.len();
         let total = have + self.live.len();
