@@ -125,6 +125,7 @@ impl Checkpointer {
         if self.active.is_some() {
             return None;
         }
+        let mut nudge = None;
         for log in wanted {
             let Some(applied) = applied(*log) else { continue };
             let kept = self.kept.get(log).copied().unwrap_or_default();
@@ -135,8 +136,11 @@ impl Checkpointer {
             // one, another one right behind it allows all of that to be released.
             let span = kept.newest.map_or(0, |newest| newest.0 - kept.older.map_or(0, |op| op.0));
             if span > 1 {
-                return Some(Choice::Nudge(*log));
+                nudge = nudge.or(Some(Choice::Nudge(*log)));
             }
+        }
+        if nudge.is_some() {
+            return nudge;
         }
         let due = self.kept.iter().find(|(log, kept)| {
             let passed = kept.changed.is_some_and(|changed| changed.plus(self.interval) <= now);
@@ -216,6 +220,10 @@ mod tests {
         let mut checkpointer = Checkpointer::new(Duration(100), &kept);
         let choice = checkpointer.choose(Mono(0), &[LANE], applied(90));
         assert_eq!(choice, Some(Choice::Nudge(LANE)));
+        // A log that has something to checkpoint goes first.
+        let other = |log| Some(Op(if log == LANE { 90 } else { 1 }));
+        let choice = checkpointer.choose(Mono(0), &[LANE, LogId(2)], other);
+        assert_eq!(choice, Some(Choice::Checkpoint(LogId(2))));
         let choice = checkpointer.choose(Mono(0), &[LANE], applied(91));
         assert_eq!(choice, Some(Choice::Checkpoint(LANE)));
         checkpointer.begin(LANE, Op(91));

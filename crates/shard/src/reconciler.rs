@@ -17,7 +17,8 @@ use crate::lane::Lane;
 use crate::lane::api::LaneReply;
 use crate::lane::operation::{Entry, PartitionOptions};
 use borzoi_metadata::{Desired, Metadata, PartitionRecord};
-use borzoi_types::{Op, PartitionKey};
+use borzoi_types::{Op, PartitionKey, SessionId};
+use std::collections::BTreeSet;
 
 impl Lane {
     /// Whether a pass over `metadata` may find something to do.
@@ -46,7 +47,10 @@ impl Lane {
                         self.plan_delete_if_gone(key, metadata);
                     }
                 }
-                None => self.plan_all_deletes(metadata),
+                None => {
+                    self.plan_all_deletes(metadata);
+                    self.plan_session_ends(metadata);
+                }
             }
             self.reconciled = Some(applied);
         }
@@ -61,6 +65,17 @@ impl Lane {
         for key in keys {
             self.plan_delete_if_gone(key, metadata);
         }
+    }
+
+    /// Windows of sessions that ended while nobody led this lane. A number that this metadata cannot
+    /// know yet proves nothing.
+    fn plan_session_ends(&mut self, metadata: &Metadata) {
+        let live: BTreeSet<SessionId> =
+            metadata.sessions().iter().map(|session| session.first).collect();
+        let known = |session: &SessionId| session.0 <= metadata.applied().0;
+        let ended = self.state.windows().ids().filter(known).filter(|id| !live.contains(id));
+        let ended: Vec<Entry> = ended.map(|session| Entry::SessionExpired { session }).collect();
+        self.planned.extend(ended);
     }
 
     fn plan_delete_if_gone(&mut self, key: PartitionKey, metadata: &Metadata) {

@@ -243,6 +243,22 @@ fn a_stop_answers_everyone_and_refuses_what_comes_later() {
 }
 
 #[test]
+fn more_than_the_journal_holds_may_be_sent_at_once_and_waits_for_checkpoints() {
+    let (mut node, durable, fast) = node_with_topics();
+    let mut model = Model::default();
+    for _ in 0..150 {
+        model.send(&mut node, durable, Durability::Persisted, 1, 30_000);
+        model.send(&mut node, fast, Durability::Replicated, 1, 30_000);
+    }
+    node.settle();
+    assert_eq!(model.note_replies(&mut node), 0);
+    let unanswered = model.sends.values().filter(|send| send.confirmed.is_none()).count();
+    assert_eq!(unanswered, 0, "of {}", model.sends.len());
+    model.check_partition(&mut node, durable, "sent at once");
+    model.check_partition(&mut node, fast, "sent at once");
+}
+
+#[test]
 fn a_journal_that_fills_up_is_emptied_by_checkpoints_and_every_send_is_answered() {
     let (mut node, durable, fast) = node_with_topics();
     let mut model = Model::default();

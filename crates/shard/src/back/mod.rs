@@ -502,7 +502,7 @@ impl Back {
     /// Moves a log at rest on by one operation that changes nothing.
     fn nudge(&mut self, now: Now, log: LogId) {
         if let Some(lane) = self.lanes.get_mut(&log) {
-            if lane.is_serving() && lane.is_idle() {
+            if lane.is_serving() && lane.is_at_rest() {
                 lane.planned.push_back(Entry::SessionExpired { session: SessionId::ZERO });
                 lane.form(now, &mut self.shared);
             }

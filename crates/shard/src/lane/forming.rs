@@ -105,17 +105,28 @@ struct Plan {
     class: RecordClass,
 }
 
+impl Plan {
+    const fn entries(&self) -> usize {
+        self.planned + self.queued + self.auto_commits
+    }
+}
+
 impl Lane {
     /// Prepares what waits, as far as the pipeline and the journal have room.
     pub fn form(&mut self, now: Now, shared: &mut Shared) {
+        // No operation may be longer than a journal file has room for.
+        let record_max = usize::try_from(shared.journal.record_bytes_max()).unwrap_or(usize::MAX);
+        let gather_max = PREPARE_GATHER_BYTES_MAX.min(record_max / 4);
         while self.serving && !shared.fatal {
-            let Some(plan) = self.plan() else { break };
-            let entries = plan.planned + plan.queued + plan.auto_commits;
+            let Some(mut plan) = self.plan(gather_max) else { break };
+            if !Self::has_room(&plan, shared) && plan.entries() > 1 {
+                // Little room: one request may still fit where many do not.
+                plan = self.plan(0).expect("something waits");
+            }
             if self.host.can_propose(plan.bytes).is_err() {
                 break;
             }
-            let body_bytes = plan.bytes + entries * RESERVATION_BYTES_PER_ENTRY + HEADER_BYTES;
-            if !shared.journal.has_room(HEADER_BYTES, body_bytes, plan.class) {
+            if !Self::has_room(&plan, shared) {
                 // A checkpoint will make room, or a full disk will refuse the queue.
                 shared.no_room.insert(self.log);
                 break;
@@ -124,8 +135,14 @@ impl Lane {
         }
     }
 
-    /// How much the next operation can hold; none when nothing waits. Asks no one.
-    fn plan(&self) -> Option<Plan> {
+    fn has_room(plan: &Plan, shared: &Shared) -> bool {
+        let body = plan.bytes + plan.entries() * RESERVATION_BYTES_PER_ENTRY + HEADER_BYTES;
+        shared.journal.has_room(HEADER_BYTES, body, plan.class)
+    }
+
+    /// What the next operation holds: as many entries as fit into `gather_max` bytes, at least one;
+    /// none when nothing waits.
+    fn plan(&self, gather_max: usize) -> Option<Plan> {
         let mut plan = Plan {
             planned: 0,
             queued: 0,
@@ -134,8 +151,7 @@ impl Lane {
             class: RecordClass::Normal,
         };
         let fits = |plan: &Plan, bytes: usize| {
-            plan.bytes == OperationBuilder::HEADER_BYTES
-                || plan.bytes + bytes <= PREPARE_GATHER_BYTES_MAX
+            plan.bytes == OperationBuilder::HEADER_BYTES || plan.bytes + bytes <= gather_max
         };
         if let Some(first) = self.planned.front() {
             plan.class = class_of(first);

@@ -204,6 +204,13 @@ impl Lane {
             && !self.host.waits_for_journal()
     }
 
+    /// Whether no operation of this lane is planned or on its way, so that only a new one moves it.
+    /// Requests may wait for room.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.planned.is_empty() && self.in_flight.is_empty() && !self.host.waits_for_journal()
+    }
+
     /// Whether this lane needs a segment file of `key`.
     #[must_use]
     pub fn names_file(&self, key: PartitionKey, file: &FileName) -> bool {

@@ -60,6 +60,11 @@ pub struct SendWindows {
 }
 
 impl SendWindows {
+    /// The sessions remembered, in rising order.
+    pub fn ids(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.sessions.keys().copied()
+    }
+
     /// Sessions remembered.
     #[must_use]
     pub fn sessions(&self) -> usize {
