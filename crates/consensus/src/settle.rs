@@ -311,7 +311,8 @@ impl<'a> Chain<'a> {
     fn bridge(&mut self) {
         let known = self.known_above();
         if known.contains_key(&self.head.op.next()) {
-            return; // No hole: it contradicts the head (a transferred checkpoint), or it were taken.
+            // No hole: it contradicts the head (a transferred checkpoint), or it were taken.
+            return;
         }
         let commit = known.values().map(|(header, _)| header.commit).max();
         let commit = commit.unwrap_or(Op::ZERO).max(self.commit());

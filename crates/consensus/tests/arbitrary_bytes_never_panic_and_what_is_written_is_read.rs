@@ -190,7 +190,8 @@ proptest! {
 
     #[test]
     fn view_records_round_trip_and_refuse_damage(
-        suffix in suffixes(), view in any::<u32>(), must_learn in any::<bool>(), at in any::<usize>()
+        suffix in suffixes(), view in any::<u32>(),
+        must_learn in any::<bool>(), at in any::<usize>()
     ) {
         let state = ViewState {
             cluster: ClusterId(5),

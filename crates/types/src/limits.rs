@@ -167,8 +167,8 @@ pub const OFFSET_RESERVATION_LEASE_MAX: u64 = 16_777_216;
 pub const SEGMENT_CHUNK_BYTES_MIN: usize = 64 * 1024;
 
 /// By how much, at most, a partition's chunks are larger than the minimum; which part of it
-/// follows from its key. Without it ten thousand partitions of equal load that were created together
-/// would all close a chunk, and create a file, in the same second.
+/// follows from its key. Without it ten thousand partitions of equal load that were created
+/// together would all close a chunk, and create a file, in the same second.
 pub const SEGMENT_CHUNK_BYTES_SPREAD: usize = 64 * 1024;
 
 /// One write to a segment file at most: large enough to reach the device's sequential rate, small

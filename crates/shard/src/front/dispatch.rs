@@ -70,19 +70,12 @@ impl Front {
             // Lanes do not delete segments yet.
             | Request::DeleteSegments(_)
             | Request::FlushUnsavedBuffer(_) => self.deny(caller, ErrorCode::FeatureUnavailable),
-            Request::CreateStream(_)
-            | Request::UpdateStream(_)
-            | Request::DeleteStream(_)
-            | Request::PurgeStream(_)
-            | Request::CreateTopic(_)
-            | Request::UpdateTopic(_)
-            | Request::DeleteTopic(_)
-            | Request::PurgeTopic(_)
-            | Request::CreatePartitions(_)
-            | Request::DeletePartitions(_)
-            | Request::CreateConsumerGroup(_)
-            | Request::DeleteConsumerGroup(_)
-            | Request::JoinConsumerGroup(_)
+            #[rustfmt::skip]
+            Request::CreateStream(_) | Request::UpdateStream(_) | Request::DeleteStream(_)
+            | Request::PurgeStream(_) | Request::CreateTopic(_) | Request::UpdateTopic(_)
+            | Request::DeleteTopic(_) | Request::PurgeTopic(_) | Request::CreatePartitions(_)
+            | Request::DeletePartitions(_) | Request::CreateConsumerGroup(_)
+            | Request::DeleteConsumerGroup(_) | Request::JoinConsumerGroup(_)
             | Request::LeaveConsumerGroup(_) => self.dispatch_resource(caller, request, cx),
         }
     }

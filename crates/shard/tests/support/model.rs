@@ -1,5 +1,5 @@
-//! What a client knows: what it sent, what was confirmed, what it has seen. And the checks of what a
-//! node may show after a crash.
+//! What a client knows: what it sent, what was confirmed, what it has seen. And the checks of what
+//! a node may show after a crash.
 
 use super::{Node, Place};
 use borzoi_shard::lane::api::{

@@ -15,7 +15,7 @@
 //! └──────────────────────────┴─────────────────┴───────────┴───────────┴───
 //! section   0      4     8        16
 //!           ┌──────┬─────┬────────┬─────────┐
-//!           │ kind │ 0   │ length │ content │    1: the owner's, opaque; 2: a partition (`section`)
+//!           │ kind │ 0   │ length │ content │   1: the owner's, opaque; 2: a partition (`section`)
 //!           └──────┴─────┴────────┴─────────┘
 //! ```
 //!

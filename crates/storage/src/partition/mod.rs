@@ -4,8 +4,8 @@
 //! The batches of a partition are, from old to new:
 //!
 //! ```text
-//! segments on disk ─ durable │ written, not synced │ in a write │ closed chunks │ open chunk (tail)
-//!                            └────────────── all of it below `next_offset` ────────────────────────┘
+//! segments: durable │ written, not synced │ in a write │ closed chunks │ open chunk (tail)
+//!                   └──────────── all of it below `next_offset` ───────────────────────┘
 //! ```
 //!
 //! - The *open chunk* closes when its batches reach [`chunk_bytes`] or its segment reaches

@@ -1,10 +1,12 @@
 //! Chunks: runs of whole batches, the unit in which a segment is written, verified and indexed.
 //!
 //! ```text
-//! 0       8      16      24           32          40       44        48          56          64
-//! ┌───────┬──────┬───────┬────────────┬───────────┬────────┬─────────┬───────────┬───────────┬─────────┬─────┐
-//! │ magic │ key  │ base  │ first time │ max. time │messages│ length  │ content   │ header    │ batches │ pad │
-//! └───────┴──────┴───────┴────────────┴───────────┴────────┴─────────┴───────────┴───────────┴─────────┴─────┘
+//! 0       8      16      24           32          40       44        48        56       64
+//! ┌───────┬──────┬───────┬────────────┬───────────┬────────┬─────────┬─────────┬────────┐
+//! │ magic │ key  │ base  │ first time │ max. time │messages│ length  │ content │ header │
+//! ├───────┴─┬────┴┬──────┴────────────┴───────────┴────────┴─────────┴─────────┴────────┘
+//! │ batches │ pad │
+//! └─────────┴─────┘
 //! ```
 //!
 //! `content` is XXH3-64 over the batches, `header` XXH3-64 over the 56 bytes before it, `length`

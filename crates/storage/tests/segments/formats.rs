@@ -180,9 +180,10 @@ fn the_newest_intact_checkpoint_is_loaded_and_only_its_log_is_looked_at() {
     assert!(matches!(error, LoadError::NoneIntact { .. }), "{error}");
 }
 
-/// A process killed inside the replacement of a checkpoint left a name that was not durable yet. The
-/// next start took the checkpoint for granted, wrote a journal without the operations it contains,
-/// and a power loss then took the name back: a confirmed operation was gone. Loading now syncs.
+/// A process killed inside the replacement of a checkpoint left a name that was not durable yet.
+/// The next start took the checkpoint for granted, wrote a journal without the operations it
+/// contains, and a power loss then took the name back: a confirmed operation was gone. Loading now
+/// syncs.
 #[test]
 fn a_checkpoint_that_was_loaded_cannot_be_taken_back_by_a_power_loss() {
     let (_, checkpoint) = example();
@@ -293,11 +294,13 @@ proptest! {
         let mut log = PartitionLog::new(KEY, 1 << 20);
         for index in 0..messages {
             let base = log.next_offset();
-            log.append(batch(base, Micros(u64::from(index)), &[9; 2]), base, 2, Micros(u64::from(index)));
+            let at = Micros(u64::from(index));
+            log.append(batch(base, at, &[9; 2]), base, 2, at);
         }
         log.jump_to(Offset(log.next_offset().0 + jump));
         let consumers = consumers.into_iter().map(|(id, offset)| {
-            let key = if id % 2 == 0 { ConsumerKey::Consumer(id) } else { ConsumerKey::Group(GroupId(id)) };
+            let (plain, group) = (ConsumerKey::Consumer(id), ConsumerKey::Group(GroupId(id)));
+            let key = if id % 2 == 0 { plain } else { group };
             let offset = Some(Offset(offset)).filter(|o| o.0 % 3 != 0 && *o != Offset::MAX);
             (key, ConsumerState { offset, generation: u64::from(id) })
         });

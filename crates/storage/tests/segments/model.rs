@@ -69,7 +69,11 @@ fn run(seed: u64, steps: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn a_partition_is_the_list_of_its_messages(seed in any::<u64>()) {

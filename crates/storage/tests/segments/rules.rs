@@ -189,8 +189,8 @@ fn a_removed_partition_keeps_its_files_until_the_next_checkpoint_and_then_leaves
     assert!(bench.disk.names().is_empty(), "{:?}", bench.disk.names());
 }
 
-/// A removed partition once waited for a flush that nobody had a reason to ask for, because an index
-/// file of a segment that was gone was still wanted: its lane kept it for ever.
+/// A removed partition once waited for a flush that nobody had a reason to ask for, because an
+/// index file of a segment that was gone was still wanted: its lane kept it for ever.
 #[test]
 fn a_removed_partition_does_not_wait_for_an_index_file_that_nobody_needs() {
     let mut bench = Bench::new(1_000);

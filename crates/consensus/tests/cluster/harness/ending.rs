@@ -76,7 +76,8 @@ impl World {
                 continue;
             };
             text += &format!(
-                "\n  {index}: {:?} log_view {} commit {}/{} held {} head {} released {} learn {} {:?}",
+                "\n  {index}: {:?} log_view {} commit {}/{} held {} head {} released {} \
+                 learn {} {:?}",
                 r.role(),
                 r.log_view(),
                 r.commit(),
