@@ -4,6 +4,7 @@ Usage: produce_and_consume.py ADDRESS USER PASSWORD
 """
 
 import asyncio
+import os
 import sys
 
 from apache_iggy import AutoCommit, Consumer, IggyClient, PollingStrategy, SendMessage
@@ -49,3 +50,6 @@ async def main(address: str, user: str, password: str) -> None:
 
 
 asyncio.run(main(*sys.argv[1:]))
+# The client's background threads may abort the interpreter while it shuts down; all is checked by now.
+sys.stdout.flush()
+os._exit(0)

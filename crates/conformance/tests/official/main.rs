@@ -3,6 +3,7 @@
 
 mod connections;
 mod durability;
+mod fixtures;
 mod high_level;
 mod hostile;
 mod messages;
