@@ -67,8 +67,8 @@ impl Lane {
         }
     }
 
-    /// Windows of sessions that ended while nobody led this lane. A number that this metadata cannot
-    /// know yet proves nothing.
+    /// Windows of sessions that ended while nobody led this lane. A number that this metadata
+    /// cannot know yet proves nothing.
     fn plan_session_ends(&mut self, metadata: &Metadata) {
         let live: BTreeSet<SessionId> =
             metadata.sessions().iter().map(|session| session.first).collect();
