@@ -1,4 +1,4 @@
-//! The ingest budget of one shard: bytes of frames that were accepted and are not answered yet.
+//! The ingest budgets of one shard: bytes of frames that were accepted and are not answered yet.
 //!
 //! A reader charges a frame *before* it reads the body and is suspended while the budget is
 //! spent, so memory is bounded and the pressure reaches the peer through its socket.
@@ -6,12 +6,47 @@
 //! Invariants: charges are granted in arrival order, so a large frame is not starved by small
 //! ones; what was charged is given back exactly once, through [`Ingest::release`].
 
+use borzoi_types::limits::SOCKET_READ_BYTES;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// The budget; lives on the shard's thread.
+/// The budgets of small and of large frames: who announces a large frame and does not send it
+/// holds up nobody whose frames are small.
+pub struct Budgets {
+    small: Rc<Ingest>,
+    large: Rc<Ingest>,
+}
+
+impl Budgets {
+    /// Budgets of so many bytes.
+    #[must_use]
+    pub fn new(small_bytes_max: usize, large_bytes_max: usize) -> Rc<Self> {
+        Rc::new(Self { small: Ingest::new(small_bytes_max), large: Ingest::new(large_bytes_max) })
+    }
+
+    /// The budget of a frame of `bytes`, which is charged and released there.
+    #[must_use]
+    pub fn of(&self, bytes: usize) -> &Ingest {
+        if bytes < SOCKET_READ_BYTES { &self.small } else { &self.large }
+    }
+
+    /// Stops or resumes granting.
+    pub fn hold(&self, held: bool) {
+        self.small.hold(held);
+        self.large.hold(held);
+    }
+
+    /// Bytes charged now.
+    #[cfg(test)]
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.small.used() + self.large.used()
+    }
+}
+
+/// One budget; lives on the shard's thread.
 pub struct Ingest {
     bytes_max: usize,
     used: Cell<usize>,
@@ -142,6 +177,19 @@ mod tests {
             assert_eq!(*order.borrow(), [80, 10]);
             assert_eq!(ingest.used(), 90);
         });
+    }
+
+    #[test]
+    fn large_frames_that_are_announced_hold_up_no_small_ones() {
+        let budgets = Budgets::new(SOCKET_READ_BYTES, 4 * SOCKET_READ_BYTES);
+        let large = 2 * SOCKET_READ_BYTES;
+        assert!(budgets.of(large).try_charge(large));
+        assert!(budgets.of(large).try_charge(large));
+        assert!(!budgets.of(large).try_charge(large));
+        assert!(budgets.of(256).try_charge(256));
+        budgets.of(large).release(large);
+        assert!(budgets.of(large).try_charge(large));
+        assert_eq!(budgets.used(), 2 * large + 256);
     }
 
     #[test]

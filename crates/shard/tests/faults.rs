@@ -128,6 +128,23 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_when_space_returns() {
 }
 
 #[test]
+fn writes_that_fail_together_on_a_full_disk_lengthen_the_wait_once() {
+    let (mut node, durable, fast) = node_with_topics();
+    let mut model = Model::default();
+    for place in [durable, fast] {
+        let (operation, kind) = (DiskOperation::Write, DiskErrorKind::NoSpace);
+        let file = Some(FileName::Segment { key: place.key, base: Offset(0) });
+        node.disk.inject(Fault { operation, file, after: 0, kind, lasting: true });
+    }
+    model.send(&mut node, durable, Durability::Persisted, 3, 50_000);
+    model.send(&mut node, fast, Durability::Replicated, 3, 50_000);
+    node.settle();
+    let backoff = node.shards[0].back().shared().no_space.expect("both were refused");
+    assert_eq!(backoff.next_secs, 2, "one attempt doubles the wait once");
+    assert!(node.fatal.is_empty());
+}
+
+#[test]
 fn a_damaged_newest_checkpoint_is_set_aside_and_the_older_one_serves() {
     let (mut node, durable, fast) = node_with_topics();
     let mut model = Model::default();

@@ -2,7 +2,7 @@
 
 use super::output::Output;
 use super::pass::Pass;
-use crate::budget::Ingest;
+use crate::budget::Budgets;
 use borzoi_shard::ConnectionId;
 use borzoi_shard::event::CloseReason;
 use borzoi_types::limits::{
@@ -35,9 +35,9 @@ pub enum EndReason {
     #[error("{0}")]
     Frame(#[from] FrameSizeFault),
     /// The frame trickles.
-    #[error("a frame of {bytes} bytes arrives too slowly")]
+    #[error("a frame arrives too slowly, its next {bytes} bytes are late")]
     FrameTooSlow {
-        /// Its size; that of a header while the size is not known.
+        /// Size of the piece that is late; that of a header while the size is not known.
         bytes: usize,
     },
     /// No login, and no whole frame for too long.
@@ -87,7 +87,7 @@ pub enum Receiving {
     Idle(Mono),
     /// The budget or an earlier request holds the reader up; no limit runs.
     HeldUp,
-    /// Within a frame of so many bytes since then.
+    /// Within a piece of a frame, of so many bytes, since then.
     Frame(Mono, usize),
 }
 
@@ -176,18 +176,19 @@ impl Connection {
     }
 
     /// Gives back the charge of the oldest frame, which has its answer.
-    pub fn answered(&self, ingest: &Ingest) {
+    pub fn answered(&self, ingest: &Budgets) {
         let charge = self.charges.borrow_mut().pop_front();
         if let Some(bytes) = charge {
-            ingest.release(bytes);
+            ingest.of(bytes).release(bytes);
             self.answered.notify_one();
         }
     }
 
     /// Gives back all charges.
-    pub fn forget_charges(&self, ingest: &Ingest) {
-        let bytes = self.charges.borrow_mut().drain(..).sum();
-        ingest.release(bytes);
+    pub fn forget_charges(&self, ingest: &Budgets) {
+        for bytes in self.charges.borrow_mut().drain(..) {
+            ingest.of(bytes).release(bytes);
+        }
     }
 
     /// Ends the connection for `reason`, unless it is ending already.

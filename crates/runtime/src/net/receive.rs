@@ -5,7 +5,7 @@
 
 use super::buffers::Buffers;
 use super::connection::{Connection, EndReason, Receiving};
-use crate::budget::Ingest;
+use crate::budget::Budgets;
 use crate::clock::Clock;
 use borzoi_types::limits::SOCKET_READ_BYTES;
 use borzoi_wire::frame::{FrameSize, HEADER_BYTES};
@@ -16,6 +16,8 @@ use std::io;
 /// A connection whose last frame was at least this large is read header by header, so that the
 /// next body arrives at its final place without a copy.
 const LARGE_FRAME_BYTES_MIN: usize = SOCKET_READ_BYTES;
+/// The rate limit runs over pieces of this size, so that a frame which stalls late is noticed early.
+const PIECE_BYTES: usize = 256 * 1024;
 /// A reader lets others run after so many bytes of one body.
 const BYTES_PER_SLICE_MAX: usize = 1024 * 1024;
 
@@ -35,7 +37,7 @@ impl Receiver {
         &mut self,
         connection: &Connection,
         clock: &Clock,
-        ingest: &Ingest,
+        ingest: &Budgets,
         buffers: &RefCell<Buffers>,
     ) -> Result<BytesMut, EndReason> {
         connection.slot().await;
@@ -51,17 +53,16 @@ impl Receiver {
         }
         let header = self.pending.first_chunk().expect("as long as a header by the loop above");
         let size = FrameSize::peek(header, connection.frame_limit())?.frame_bytes();
-        if !ingest.try_charge(size) {
+        if !ingest.of(size).try_charge(size) {
             connection.receiving(Receiving::HeldUp);
-            ingest.charge(size).await;
+            ingest.of(size).charge(size).await;
         }
         connection.charged(size);
         self.large = size >= LARGE_FRAME_BYTES_MIN;
         if self.pending.len() >= size {
             return Ok(self.pending.split_to(size));
         }
-        connection.receiving(Receiving::Frame(clock.mono(), size));
-        self.body(connection, buffers, size).await
+        self.body(connection, clock, buffers, size).await
     }
 
     /// Reads what is there, waiting until something is.
@@ -86,6 +87,7 @@ impl Receiver {
     async fn body(
         &mut self,
         connection: &Connection,
+        clock: &Clock,
         buffers: &RefCell<Buffers>,
         size: usize,
     ) -> Result<BytesMut, EndReason> {
@@ -93,7 +95,13 @@ impl Receiver {
         frame.extend_from_slice(&self.pending);
         self.pending = BytesMut::new();
         let mut slice = 0;
+        let mut piece_end = 0;
         while frame.len() < size {
+            if frame.len() >= piece_end {
+                piece_end = (frame.len() + PIECE_BYTES).min(size);
+                let piece = piece_end - frame.len();
+                connection.receiving(Receiving::Frame(clock.mono(), piece));
+            }
             let missing = size - frame.len();
             match connection.socket.try_read_buf(&mut (&mut frame).limit(missing)) {
                 Ok(0) => return Err(self.closed(frame.len())),

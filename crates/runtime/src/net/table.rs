@@ -6,12 +6,12 @@
 use super::buffers::Buffers;
 use super::connection::{Connection, EndReason};
 use super::receive::Receiver;
-use crate::budget::Ingest;
+use crate::budget::Budgets;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, NewConnection};
 use borzoi_shard::event::CloseReason;
 use borzoi_shard::{ConnectionId, Event, Transport};
-use borzoi_types::limits::INGEST_BYTES_PER_SHARD_MAX;
+use borzoi_types::limits::{INGEST_BYTES_PER_SHARD_MAX, INGEST_SMALL_BYTES_PER_SHARD_MAX};
 use bytes::Bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -33,7 +33,7 @@ pub struct Ports {
     /// The loop's bell.
     pub inbox: Arc<Inbox>,
     /// Bytes that may be accepted.
-    pub ingest: Rc<Ingest>,
+    pub ingest: Rc<Budgets>,
     clock: Clock,
     buffers: RefCell<Buffers>,
     connections: RefCell<BTreeMap<ConnectionId, Rc<Connection>>>,
@@ -65,7 +65,7 @@ impl Connections {
         let ports = Ports {
             events: RefCell::default(),
             inbox,
-            ingest: Ingest::new(INGEST_BYTES_PER_SHARD_MAX),
+            ingest: Budgets::new(INGEST_SMALL_BYTES_PER_SHARD_MAX, INGEST_BYTES_PER_SHARD_MAX),
             clock,
             buffers: RefCell::default(),
             connections: RefCell::default(),

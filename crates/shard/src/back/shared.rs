@@ -172,8 +172,12 @@ impl Shared {
     }
 
     /// A write failed for lack of space: refuse writes until it has worked again.
+    /// Several writes of one attempt may fail: only the first of them doubles the wait.
     pub fn note_no_space(&mut self, now: Mono, error: DiskError) {
-        let last = self.no_space.or(self.retrying.take());
+        if self.no_space.is_some() {
+            return;
+        }
+        let last = self.retrying.take();
         let secs = last.map_or(BACKOFF_SECS_MIN, |backoff| backoff.next_secs);
         let next_secs = (secs * 2).min(BACKOFF_SECS_MAX);
         let retry_at = now.plus(borzoi_types::Duration::from_secs(secs));

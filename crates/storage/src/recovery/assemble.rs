@@ -63,6 +63,7 @@ impl Assembly {
             files.into_values().filter(|scan| scan.header.file_sequence >= oldest).collect();
         let mark = synced_mark(&live);
         assert!(live.iter().all(|scan| scan.synced_through <= mark));
+        self.report_shortened(&live, node)?;
         let mut orders = BTreeMap::new();
         let mut cut = false;
         let last_trailer = live.iter().map(|scan| scan.last_group).max().unwrap_or(0);
@@ -156,6 +157,25 @@ impl Assembly {
         }
         self.nameless = true;
         self.findings.push(Finding::DamagedNameless { file, offset: 0, what });
+        Ok(())
+    }
+
+    /// Files that have lost their end. They are made at their full length, synced, before they are
+    /// used, so no crash shortens one; and nothing that is left says how much the lost end held.
+    fn report_shortened(&mut self, live: &[Scan], node: Node) -> Result<(), RecoveryError> {
+        for scan in live {
+            let (bytes, made) = (scan.data.len() as u64, scan.header.file_bytes);
+            if bytes >= made {
+                continue;
+            }
+            let file = FileName::Journal(scan.header.slot);
+            let what = format!("the file has {bytes} bytes and was made with {made}");
+            if node.solo {
+                return Err(RecoveryError::Damaged { file, offset: bytes, named: None, what });
+            }
+            self.nameless = true;
+            self.findings.push(Finding::DamagedNameless { file, offset: bytes, what });
+        }
         Ok(())
     }
 

@@ -282,6 +282,27 @@ fn a_file_in_the_middle_that_is_gone_is_missed() {
 }
 
 #[test]
+fn a_file_that_has_lost_its_end_is_not_taken_for_the_end_of_the_journal() {
+    for replica_count in [1, 3] {
+        let mut bench = three_at_rest(replica_count);
+        let (file, offset) = slot_of(&bench, 3);
+        // What is left is whole groups.
+        let left = bench.disk.read(&file, 0, offset).unwrap();
+        bench.disk.durable_replace(&file, &[left]).unwrap();
+        match recover(&mut bench.disk) {
+            Err(RecoveryError::Damaged { file: named, offset: at, .. }) => {
+                assert_eq!((replica_count, named, at), (1, file, offset));
+            }
+            Err(error) => panic!("{error}"),
+            Ok(recovered) => {
+                assert_eq!(replica_count, 3);
+                assert!(recovered.damaged_nameless && !recovered.trusted);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_journal_of_which_nothing_is_left_is_missed() {
     let mut bench = three_at_rest(1);
     for slot in 0..8 {
