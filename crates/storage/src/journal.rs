@@ -218,6 +218,9 @@ pub struct Journal {
     carry_due: bool,
     tickets: BTreeMap<DiskTicket, Pending>,
     booting: bool,
+    /// Nothing has been appended for a while: flushes that nobody waits for, and groups that only
+    /// move the synced mark, are made now. Under load they would stand in the way of records.
+    resting: bool,
     progress: JournalProgress,
     usage: JournalUsage,
 }
@@ -260,6 +263,7 @@ impl Journal {
             carry_due: false,
             tickets: BTreeMap::new(),
             booting: true,
+            resting: true,
             progress: JournalProgress::default(),
             usage: JournalUsage::default(),
         }
@@ -398,6 +402,21 @@ impl Journal {
     #[must_use]
     pub fn progress(&self) -> &JournalProgress {
         &self.progress
+    }
+
+    /// Says whether the journal's shard has been without appends for a while.
+    pub const fn set_resting(&mut self, resting: bool) {
+        self.resting = resting;
+    }
+
+    /// Whether something is left to do as soon as the journal rests: a flush that nobody waits for,
+    /// or a group that moves the synced mark.
+    #[must_use]
+    pub fn wants_rest(&self) -> bool {
+        assert!(self.flushed_group <= self.last_group);
+        !self.resting
+            && self.progress.failed.is_none()
+            && (self.flushed_group < self.last_group || self.is_unmarked())
     }
 
     /// Sequence of the last record appended.

@@ -223,6 +223,10 @@ pub const JOURNAL_WRITES_IN_FLIGHT_MAX: usize = 2;
 /// Unsynced bytes of `replicated` records at which a flush is made although none waits for it.
 pub const JOURNAL_FLUSH_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// Milliseconds without appends after which a journal flushes what nobody waits for and marks it as
+/// synced: longer than a request of a busy client takes, short enough to be nothing to a person.
+pub const JOURNAL_REST_MILLIS: u64 = 5;
+
 /// Records read back at once while a journal file is carried forward.
 pub const JOURNAL_CARRY_READS_MAX: usize = 16;
 

@@ -24,8 +24,9 @@ use borzoi_storage::disk::{
     DiskErrorKind, DiskOutcome, DiskQueue, DiskRequest, DiskResult, DiskTicket, FileName,
     Submission,
 };
-use borzoi_storage::journal::Pressure;
-use borzoi_types::{Body, LogId, Micros, Mono, Now, Op, SessionId, ShardId};
+use borzoi_storage::journal::{Pressure, RecordSeq};
+use borzoi_types::limits::JOURNAL_REST_MILLIS;
+use borzoi_types::{Body, Duration, LogId, Micros, Mono, Now, Op, SessionId, ShardId};
 use metadata_log::MetadataLog;
 use shared::{Shared, TicketOwner};
 use std::collections::BTreeMap;
@@ -73,6 +74,8 @@ pub struct Back {
     /// Committed metadata has changed since the last pass of the reconciler.
     metadata_changed: bool,
     stop: Stop,
+    /// The journal's newest record, and when it was first seen.
+    appended: (RecordSeq, Mono),
 }
 
 /// What boot hands over.
@@ -94,6 +97,7 @@ impl Back {
             checkpointer: parts.checkpointer,
             metadata_changed: true,
             stop: Stop::default(),
+            appended: (RecordSeq::ZERO, Mono(0)),
         }
     }
 
@@ -266,15 +270,31 @@ impl Back {
         }
         self.drive_stop(now);
         if !self.shared.fatal {
+            self.note_appends(now);
             self.shared.journal.drive(&mut self.shared.disk);
         }
         self.shared.drain(effects);
+    }
+
+    /// Tells the journal whether it rests.
+    fn note_appends(&mut self, now: Now) {
+        let last = self.shared.journal.last_record();
+        if last != self.appended.0 {
+            self.appended = (last, now.mono);
+        }
+        let rested = now.mono >= self.rests_at();
+        self.shared.journal.set_resting(rested || self.shared.stopping);
+    }
+
+    fn rests_at(&self) -> Mono {
+        self.appended.1.plus(Duration::from_millis(JOURNAL_REST_MILLIS))
     }
 
     pub(crate) fn deadline(&self) -> Option<Mono> {
         let hosts = self.lanes.values().filter_map(|lane| lane.host().deadline());
         let metadata = self.metadata.iter().filter_map(|log| log.host().deadline());
         let pending = self.shared.has_pending().then_some(Mono(0));
+        let rest = self.shared.journal.wants_rest().then(|| self.rests_at());
         // While the disk is full no checkpoint is tried before the wait is over.
         let may_write = self.shared.no_space.is_none();
         let checkpoint = may_write.then(|| self.checkpointer.deadline()).flatten();
@@ -283,6 +303,7 @@ impl Back {
             checkpoint,
             self.shared.no_space.map(|backoff| backoff.retry_at),
             pending,
+            rest,
         ];
         hosts.chain(metadata).chain(others.into_iter().flatten()).min()
     }

@@ -207,8 +207,13 @@ impl Journal {
     fn is_mark_due(&self) -> bool {
         assert!(self.forming.is_empty(), "records bring their own trailer");
         let at_rest = self.groups.is_empty() && self.flushes.is_empty();
+        self.resting && at_rest && self.is_unmarked()
+    }
+
+    /// Whether a trailer has something to say that none has said yet.
+    pub(super) fn is_unmarked(&self) -> bool {
         let unmarked = self.record_group > self.marked_group || self.last_group == 0;
-        at_rest && (unmarked || self.files.oldest_live() > self.announced)
+        unmarked || self.files.oldest_live() > self.announced
     }
 
     /// How many waiting records the next group takes.
@@ -345,7 +350,7 @@ impl Journal {
         let open = || self.groups.iter().filter(|group| group.number > in_flight);
         let wanted = open().any(|group| group.flush_wanted)
             || open().map(|group| group.bytes).sum::<u64>() >= JOURNAL_FLUSH_BYTES_MAX
-            || (self.forming.is_empty() && self.writes_in_flight() == 0);
+            || (self.resting && self.forming.is_empty() && self.writes_in_flight() == 0);
         if !wanted {
             return false;
         }
