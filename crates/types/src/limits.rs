@@ -275,8 +275,8 @@ const _: () = assert!(FRAME_BYTES_BEFORE_LOGIN_MAX > CLIENT_HEADER_BYTES);
 /// maximum frames, so that one giant never stops everybody.
 pub const INGEST_BYTES_PER_SHARD_MAX: usize = 4 * FRAME_BYTES_MAX;
 
-/// The same for frames smaller than [`SOCKET_READ_BYTES`], which have a budget of their own: clients
-/// that announce large frames and do not send them hold up no login, ping or small send.
+/// The same for frames smaller than [`SOCKET_READ_BYTES`], which have a budget of their own:
+/// clients that announce large frames and do not send them hold up no login, ping or small send.
 pub const INGEST_SMALL_BYTES_PER_SHARD_MAX: usize = FRAME_BYTES_MAX;
 
 /// Frames of one connection that may wait for an answer; more stay in the socket. Published

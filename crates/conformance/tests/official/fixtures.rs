@@ -21,15 +21,7 @@ async fn opens(archive: &str) {
         let consumer = Consumer::new(name("fixture"));
         let poll = async |partition, strategy: PollingStrategy| {
             client
-                .poll_messages(
-                    &stream,
-                    &topic,
-                    Some(partition),
-                    &consumer,
-                    &strategy,
-                    1_000,
-                    false,
-                )
+                .poll_messages(&stream, &topic, Some(partition), &consumer, &strategy, 1_000, false)
                 .await
                 .expect("answered")
         };

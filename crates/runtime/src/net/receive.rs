@@ -16,7 +16,8 @@ use std::io;
 /// A connection whose last frame was at least this large is read header by header, so that the
 /// next body arrives at its final place without a copy.
 const LARGE_FRAME_BYTES_MIN: usize = SOCKET_READ_BYTES;
-/// The rate limit runs over pieces of this size, so that a frame which stalls late is noticed early.
+/// The rate limit runs over pieces of this size, so that a frame which stalls late is noticed
+/// early.
 const PIECE_BYTES: usize = 256 * 1024;
 /// A reader lets others run after so many bytes of one body.
 const BYTES_PER_SLICE_MAX: usize = 1024 * 1024;
