@@ -88,3 +88,16 @@ fn other_versions_features_and_programs_are_told_apart() {
     let copies = vec![Copy::Foreign; 4];
     assert_eq!(choose(&copies), Err(SuperblockError::Foreign));
 }
+
+/// Torn sectors of 512 bytes cannot show a missing sync: everything that changes lies in the first
+/// of them. So the order is held to here.
+#[test]
+fn the_second_half_is_written_only_after_the_first_is_durable() {
+    let [first, sync, second, last] = sample(9).requests();
+    let DiskRequest::Write { offset: 0, parts: front, .. } = first else { panic!() };
+    let DiskRequest::Write { offset, parts: back, .. } = second else { panic!() };
+    assert_eq!(offset, 2 * DISK_ALIGNMENT as u64);
+    assert_eq!((front.len(), front), (2, back));
+    let synced = DiskRequest::Sync { file: FileName::Superblock };
+    assert_eq!((sync, last), (synced.clone(), synced));
+}
