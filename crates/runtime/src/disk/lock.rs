@@ -63,9 +63,18 @@ const MARK: &str = "borzoi data directory";
 /// Holds the lock for as long as it lives.
 #[derive(Debug)]
 pub struct DirectoryLock {
-    _file: File,
+    file: File,
     /// Names in the directory that Borzoi does not know; left alone and worth a warning.
     pub strays: Vec<String>,
+}
+
+impl Drop for DirectoryLock {
+    /// Unlocks by name, not by closing: a child process that is being started holds a copy of the
+    /// descriptor for a moment, and the lock with it.
+    fn drop(&mut self) {
+        // Without success the lock ends with the last copy of the descriptor.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// Creates `directory` if it is missing, checks that it is usable and locks it.
@@ -101,7 +110,7 @@ pub fn lock(
         Err(error) => return Err(classify(directory, error.into())),
     }
     write_holder(&file).map_err(|error| classify(directory, error))?;
-    Ok(DirectoryLock { _file: file, strays })
+    Ok(DirectoryLock { file, strays })
 }
 
 fn open_lock_file(path: &PathBuf) -> io::Result<File> {
