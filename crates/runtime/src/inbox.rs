@@ -43,7 +43,10 @@ impl Class {
         match message {
             ShardMessage::Lane(_) | ShardMessage::Counters(_) => Self::Request,
             ShardMessage::LaneReply { .. } | ShardMessage::CountersReply(_) => Self::Reply,
-            ShardMessage::Front(_) | ShardMessage::Stopping => Self::Control,
+            ShardMessage::Front(_)
+            | ShardMessage::Peer { .. }
+            | ShardMessage::Leader { .. }
+            | ShardMessage::Stopping => Self::Control,
         }
     }
 }

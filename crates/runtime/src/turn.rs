@@ -11,7 +11,7 @@ use borzoi_shard::event::{
 };
 use borzoi_shard::{ConnectionId, Effect, Event, FatalError, Shard, ShardMessage};
 use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket};
-use borzoi_types::{Mono, Now, ShardId};
+use borzoi_types::{Mono, Now, ReplicaId, ShardId};
 use bytes::Bytes;
 
 /// What a loop drives: [`Shard`], or a stand-in where the loop itself is tested or measured.
@@ -50,6 +50,8 @@ pub trait Backend {
     fn disk(&mut self, queue: DiskQueue, ticket: DiskTicket, request: DiskRequest);
     /// See [`Effect::ToShard`].
     fn to_shard(&mut self, to: ShardId, message: ShardMessage);
+    /// See [`Effect::ToPeer`].
+    fn to_peer(&mut self, to: ReplicaId, parts: Vec<Bytes>);
     /// See [`Effect::Password`].
     fn password(&mut self, ticket: PasswordTicket, address: &str, job: PasswordJob);
     /// The turn is over: what was gathered leaves now.
@@ -118,6 +120,7 @@ fn execute(effect: Effect, backend: &mut impl Backend) -> Ending {
         Effect::Close { connection, reason } => backend.close(connection, reason),
         Effect::Disk { queue, ticket, request } => backend.disk(queue, ticket, request),
         Effect::ToShard { to, message } => backend.to_shard(to, message),
+        Effect::ToPeer { to, parts } => backend.to_peer(to, parts),
         Effect::Password { ticket, address, job } => backend.password(ticket, &address, job),
         Effect::Log(record) => log(&record),
         Effect::Fatal(error) => return Ending::Fatal(error),

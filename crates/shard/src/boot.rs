@@ -271,6 +271,7 @@ impl Starting<'_> {
             replica_count: superblock.replica_count,
             shard,
             shards: self.options.shards,
+            generation: superblock.generation + 1,
             lanes: self.lanes,
             offset_reservation_lease: self.options.offset_reservation_lease,
             checkpoint_interval: self.options.checkpoint_interval,

@@ -9,8 +9,9 @@
 
 use crate::front::FrontMessage;
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Ticket};
+use crate::peer::PeerMessage;
 use borzoi_storage::disk::{DiskError, DiskQueue, DiskRequest, DiskResult, DiskTicket};
-use borzoi_types::{LogId, Op, PartitionKey, SessionId, ShardId};
+use borzoi_types::{LogId, Op, PartitionKey, ReplicaId, SessionId, ShardId};
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 
@@ -158,6 +159,23 @@ pub enum Event {
         /// What.
         message: ShardMessage,
     },
+    /// A frame arrived on this shard's link with another node.
+    Peer {
+        /// The node at the other end, as the link has authenticated it.
+        from: ReplicaId,
+        /// Header and body.
+        frame: Bytes,
+    },
+    /// This shard's link with another node is up: frames may leave.
+    PeerUp {
+        /// Which node.
+        peer: ReplicaId,
+    },
+    /// This shard's link with another node is down: frames for it are lost.
+    PeerDown {
+        /// Which node.
+        peer: ReplicaId,
+    },
     /// A password job ended.
     Password {
         /// Ticket of the effect.
@@ -191,6 +209,20 @@ pub enum ShardMessage {
     CountersReply(CountersReply),
     /// Between the fronts: metadata requests, committed metadata, client records.
     Front(FrontMessage),
+    /// A message of another node that arrived on the sender's link and is for the receiver.
+    Peer {
+        /// The node that sent it.
+        from: ReplicaId,
+        /// What it says.
+        message: Box<PeerMessage>,
+    },
+    /// A log of the sender has another leader.
+    Leader {
+        /// Which log.
+        log: LogId,
+        /// Who leads it now, if known: a hint.
+        leader: Option<ReplicaId>,
+    },
     /// A shard has handed everything in before a stop: shard 0 stops last, because the others
     /// need its metadata.
     Stopping,
@@ -250,6 +282,15 @@ pub enum Effect {
         to: ShardId,
         /// What.
         message: ShardMessage,
+    },
+    /// Send a frame to another node over this shard's link. Shard `s` of one node is linked with
+    /// shard `s % n` of a node that has `n`. May be lost, delayed, repeated and reordered, never
+    /// altered without notice; frames for a link that is down are lost.
+    ToPeer {
+        /// To which node.
+        to: ReplicaId,
+        /// Header and body in pieces, in order: gathered, not joined.
+        parts: Vec<Bytes>,
     },
     /// Run a password job off the loop; [`Event::Password`] follows.
     Password {

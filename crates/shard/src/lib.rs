@@ -22,6 +22,7 @@ pub mod lane;
 pub mod log_host;
 pub mod parking;
 pub mod partition;
+pub mod peer;
 pub mod random;
 pub mod reconciler;
 

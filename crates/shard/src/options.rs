@@ -49,6 +49,8 @@ pub struct ShardOptions {
     pub shard: ShardId,
     /// Shards of this node.
     pub shards: u16,
+    /// Journal generation of this start: frames carry it, so that none of an earlier life counts.
+    pub generation: u64,
     /// Lanes of the cluster.
     pub lanes: Lanes,
     /// Offsets that a `replicated` lane reserves ahead per partition, in

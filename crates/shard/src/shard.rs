@@ -35,6 +35,9 @@ impl Shard {
                 let event = FrontEvent::ConnectionClosed { connection };
                 self.front.handle(now, event, &mut self.back, effects);
             }
+            Event::Peer { from, frame } => self.back.peer(now, from, &frame, effects),
+            Event::PeerUp { peer } => self.back.peer_link(peer, true, effects),
+            Event::PeerDown { peer } => self.back.peer_link(peer, false, effects),
             Event::Password { ticket, outcome } => {
                 let event = FrontEvent::Password { ticket, outcome };
                 self.front.handle(now, event, &mut self.back, effects);
@@ -98,6 +101,10 @@ impl Shard {
             ShardMessage::Counters(request) => {
                 return self.back.counters(from, &request, effects);
             }
+            ShardMessage::Peer { from, message } => {
+                return self.back.peer_passed_on(now, from, *message, effects);
+            }
+            ShardMessage::Leader { log, leader } => return self.back.leader_is(log, leader),
             ShardMessage::Stopping => return self.back.peer_stopping(now, from, effects),
             ShardMessage::LaneReply { ticket, reply } => FrontEvent::LaneReply { ticket, reply },
             ShardMessage::CountersReply(reply) => FrontEvent::Counters(reply),
@@ -114,6 +121,9 @@ impl Shard {
                 BackOutput::LaneReply { ticket, reply } => FrontEvent::LaneReply { ticket, reply },
                 BackOutput::Counters(reply) => FrontEvent::Counters(reply),
                 BackOutput::MetadataCommitted(commit) => FrontEvent::MetadataCommitted(commit),
+                BackOutput::Forwarded { from, message } => FrontEvent::Forwarded { from, message },
+                BackOutput::PeerLink { peer, up } => FrontEvent::PeerLink { peer, up },
+                BackOutput::Leader { log, leader } => FrontEvent::Leader { log, leader },
                 BackOutput::MetadataServing(serving) => FrontEvent::MetadataServing(serving),
             };
             self.front.handle(now, event, &mut self.back, effects);

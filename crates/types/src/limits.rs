@@ -45,6 +45,9 @@ pub const LANE_QUEUE_BYTES_MAX: usize = PIPELINE_BYTES_MAX;
 /// Replicas of one log. Quorums are proved exhaustively up to here.
 pub const REPLICAS_MAX: usize = 7;
 
+/// One frame between nodes: the largest prepare with its header and the frame's own.
+pub const PEER_FRAME_BYTES_MAX: usize = PREPARE_BODY_BYTES_MAX + 4 * 1024;
+
 /// Lanes of one cluster: beyond this a lane stops being cheap to keep idle.
 pub const LANES_MAX: u32 = 1_024;
 

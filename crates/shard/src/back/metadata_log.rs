@@ -5,6 +5,7 @@ use super::shared::Shared;
 use crate::event::{FatalError, LogEntry, LogLevel};
 use crate::lane::api::Refusal;
 use crate::log_host::{HostOutput, LogHost, NothingBefore, is_for_user};
+use crate::peer::PeerMessage;
 use borzoi_consensus::{Anchor, Event as ReplicaEvent, HEADER_BYTES, Role};
 use borzoi_storage::journal::{AppendError, RecordClass};
 use borzoi_types::{Body, LogId, Now, Op};
@@ -63,7 +64,7 @@ impl MetadataLog {
         }
         let timestamp = self.host.mint_timestamp(now);
         let proposed = self.host.propose(now, timestamp, body);
-        self.run(shared);
+        self.run(now, shared);
         proposed.map_err(|refusal| match refusal {
             borzoi_consensus::Refusal::PipelineFull => Refusal::Busy,
             borzoi_consensus::Refusal::NotPrimary { .. }
@@ -79,31 +80,32 @@ impl MetadataLog {
         if !self.host.waits_for_journal() {
             shared.waiting.remove(&LogId::METADATA);
         }
-        self.run(shared);
+        self.run(now, shared);
     }
 
     /// Gives the replica an event.
     pub fn replica_event(&mut self, now: Now, event: ReplicaEvent, shared: &mut Shared) {
         self.host.event(now.mono, event);
-        self.run(shared);
+        self.run(now, shared);
     }
 
     /// Does what the replica wants.
-    pub fn run(&mut self, shared: &mut Shared) {
+    pub fn run(&mut self, now: Now, shared: &mut Shared) {
         let mut outputs = Vec::new();
         while self.host.wants() {
             self.host.execute(&mut shared.journal, &mut NothingBefore, &mut outputs);
             for output in outputs.drain(..) {
-                self.output(output, shared);
+                self.output(now, output, shared);
             }
         }
+        shared.note_ran(LogId::METADATA, self.host.deadline());
         if self.host.waits_for_journal() {
             shared.waiting.insert(LogId::METADATA);
         }
         shared.work.insert(LogId::METADATA);
     }
 
-    fn output(&mut self, output: HostOutput, shared: &mut Shared) {
+    fn output(&mut self, now: Now, output: HostOutput, shared: &mut Shared) {
         match output {
             HostOutput::Committed(prepare) => {
                 assert!(prepare.header.follows(self.applied), "in order, each once");
@@ -116,6 +118,7 @@ impl MetadataLog {
                 });
             }
             HostOutput::Role(role) => {
+                shared.leader_changed(LogId::METADATA, self.host.replica().primary());
                 let serving = matches!(role, Role::Primary { may_serve: true, .. });
                 if serving != self.serving {
                     self.serving = serving;
@@ -132,11 +135,19 @@ impl MetadataLog {
                 shared.log(LogLevel::Warn, LogEntry::Text(format!("metadata log: {error}")));
             }
             HostOutput::Fetch { op, checksum } => {
-                let asked = super::fetch(shared, LogId::METADATA, op, checksum);
-                assert!(asked || shared.options.replica_count > 1, "a solo log is whole");
+                if !super::fetch(shared, LogId::METADATA, op, checksum) {
+                    assert!(shared.options.replica_count > 1, "a solo log is whole");
+                    let prepare = None;
+                    self.host.event(now.mono, ReplicaEvent::Fetched { op, checksum, prepare });
+                }
             }
-            HostOutput::Send { .. } | HostOutput::StateTransfer { .. } => {
-                assert!(shared.options.replica_count > 1, "a solo replica has no peers");
+            HostOutput::Send { to, message } => {
+                shared.send_peer(to, &PeerMessage::Log { log: LogId::METADATA, message });
+            }
+            HostOutput::StateTransfer { from, .. } => {
+                let text = format!("metadata needs a state transfer from node {from}");
+                shared.log(LogLevel::Warn, LogEntry::Text(text));
+                self.host.event(now.mono, ReplicaEvent::TransferFailed);
             }
         }
     }

@@ -6,7 +6,9 @@
 //! Invariants: only logs with something to do are touched; they are visited in order of their
 //! numbers; nothing is acknowledged after a fatal error.
 
+pub mod links;
 pub(crate) mod metadata_log;
+mod peers;
 pub(crate) mod shared;
 mod stop;
 
@@ -17,6 +19,7 @@ use crate::lane::Lane;
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
 use crate::lane::operation::Entry;
 use crate::options::ShardOptions;
+use crate::peer::ForwardMessage;
 use borzoi_consensus::{Event as ReplicaEvent, Prepare, PrepareHeader};
 use borzoi_metadata::Metadata;
 use borzoi_storage::checkpoint::Checkpoint;
@@ -26,7 +29,7 @@ use borzoi_storage::disk::{
 };
 use borzoi_storage::journal::{Pressure, RecordSeq};
 use borzoi_types::limits::JOURNAL_REST_MILLIS;
-use borzoi_types::{Body, Duration, LogId, Micros, Mono, Now, Op, SessionId, ShardId};
+use borzoi_types::{Body, Duration, LogId, Micros, Mono, Now, Op, ReplicaId, SessionId, ShardId};
 use metadata_log::MetadataLog;
 use shared::{Shared, TicketOwner};
 use std::collections::BTreeMap;
@@ -61,6 +64,27 @@ pub enum BackOutput {
     MetadataCommitted(MetadataCommit),
     /// Shard 0 only: whether this replica is the metadata primary and may propose.
     MetadataServing(bool),
+    /// Another node's front says something to this shard's.
+    Forwarded {
+        /// Which node.
+        from: ReplicaId,
+        /// What it says.
+        message: ForwardMessage,
+    },
+    /// This shard's link with another node came up or went down.
+    PeerLink {
+        /// Which node.
+        peer: ReplicaId,
+        /// Whether it is up now.
+        up: bool,
+    },
+    /// Another node leads a log now, of this shard or of another one of the node. A hint.
+    Leader {
+        /// Which log.
+        log: LogId,
+        /// Who leads it; none while nobody is known to.
+        leader: Option<ReplicaId>,
+    },
 }
 
 /// Everything behind the front of one shard.
@@ -234,17 +258,11 @@ impl Back {
         for request in self.shared.parking.expire(now.mono) {
             self.shared.reply(request.origin, LaneReply::Refused(Refusal::NotMaterialised));
         }
-        let due = |deadline: Option<Mono>| deadline.is_some_and(|deadline| deadline <= now.mono);
-        for lane in self.lanes.values_mut() {
-            if due(lane.host().deadline()) {
-                lane.replica_event(now, ReplicaEvent::Tick, &mut self.shared);
-            }
+        for log in self.shared.timers.take_due(now.mono) {
+            self.tell_heard(now, log);
+            self.replica_event(now, log, ReplicaEvent::Tick);
         }
-        if let Some(metadata) = &mut self.metadata
-            && due(metadata.host().deadline())
-        {
-            metadata.replica_event(now, ReplicaEvent::Tick, &mut self.shared);
-        }
+        self.send_heartbeats(now);
         self.retry_after_no_space(now);
         self.shared.drain(effects);
     }
@@ -291,21 +309,21 @@ impl Back {
     }
 
     pub(crate) fn deadline(&self) -> Option<Mono> {
-        let hosts = self.lanes.values().filter_map(|lane| lane.host().deadline());
-        let metadata = self.metadata.iter().filter_map(|log| log.host().deadline());
         let pending = self.shared.has_pending().then_some(Mono(0));
         let rest = self.shared.journal.wants_rest().then(|| self.rests_at());
         // While the disk is full no checkpoint is tried before the wait is over.
         let may_write = self.shared.no_space.is_none();
         let checkpoint = may_write.then(|| self.checkpointer.deadline()).flatten();
-        let others = [
+        let all = [
+            self.shared.timers.next(),
+            self.shared.links.deadline(),
             self.shared.parking.deadline(),
             checkpoint,
             self.shared.no_space.map(|backoff| backoff.retry_at),
             pending,
             rest,
         ];
-        hosts.chain(metadata).chain(others.into_iter().flatten()).min()
+        all.into_iter().flatten().min()
     }
 
     pub(crate) fn take_output(&mut self) -> Option<BackOutput> {
@@ -318,7 +336,7 @@ impl Back {
             lane.run(now, &mut self.shared);
         }
         if let Some(metadata) = &mut self.metadata {
-            metadata.run(&mut self.shared);
+            metadata.run(now, &mut self.shared);
         }
     }
 

@@ -1,16 +1,19 @@
 //! What the logs of one shard share: the journal, the disk, the segment cache, early requests, and
 //! the way out.
 
+use super::links::Links;
 use super::{BackOutput, MetadataCommit};
 use crate::event::{Effect, FatalError, LogEntry, LogLevel, LogRecord, ShardMessage};
 use crate::lane::api::{LaneReply, LaneRequest, Origin};
 use crate::lane::reads::WaitingRead;
 use crate::options::ShardOptions;
 use crate::parking::Parking;
+use crate::peer::PeerMessage;
+use borzoi_consensus::Timeouts;
 use borzoi_storage::cache::SegmentCache;
 use borzoi_storage::disk::{DiskError, DiskQueue, DiskSubmissions, DiskTicket, Submission};
 use borzoi_storage::journal::{Journal, RecordLocation};
-use borzoi_types::{LogId, Mono, Op, PartitionKey};
+use borzoi_types::{LogId, Mono, Op, PartitionKey, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Whom a disk result belongs to, when it is not the journal's.
@@ -56,6 +59,12 @@ pub struct Shared {
     pub cache: SegmentCache,
     /// Disk requests of this batch.
     pub disk: DiskSubmissions,
+    /// Links with other nodes.
+    pub links: Links,
+    /// Who leads which log, as far as known.
+    pub leaders: BTreeMap<LogId, ReplicaId>,
+    /// When which log wants a tick.
+    pub timers: LogTimers,
     /// Whom results belong to.
     pub tickets: BTreeMap<DiskTicket, TicketOwner>,
     /// Requests whose partition does not exist yet.
@@ -83,6 +92,61 @@ pub struct Shared {
     kept: Vec<Submission>,
 }
 
+/// When which log wants a tick, in order: a tick touches only the logs whose time has come.
+#[derive(Debug, Default)]
+pub struct LogTimers {
+    order: BTreeSet<(Mono, LogId)>,
+    armed: BTreeMap<LogId, Mono>,
+    /// Logs that were given a tick since the start.
+    ticked: u64,
+}
+
+impl LogTimers {
+    /// The log wants a tick then, or none.
+    pub fn set(&mut self, log: LogId, deadline: Option<Mono>) {
+        let before = match deadline {
+            Some(at) => self.armed.insert(log, at),
+            None => self.armed.remove(&log),
+        };
+        if before == deadline {
+            return;
+        }
+        if let Some(before) = before {
+            self.order.remove(&(before, log));
+        }
+        if let Some(at) = deadline {
+            self.order.insert((at, log));
+        }
+        assert_eq!(self.order.len(), self.armed.len(), "one place per log");
+    }
+
+    /// The earliest.
+    #[must_use]
+    pub fn next(&self) -> Option<Mono> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// The logs whose time has come, in order of their numbers; each wants a new place.
+    pub fn take_due(&mut self, now: Mono) -> BTreeSet<LogId> {
+        let mut due = BTreeSet::new();
+        while let Some((at, log)) = self.order.first().copied()
+            && at <= now
+        {
+            self.order.pop_first();
+            self.armed.remove(&log);
+            due.insert(log);
+        }
+        self.ticked += due.len() as u64;
+        due
+    }
+
+    /// Logs that were given a tick since the start.
+    #[must_use]
+    pub const fn ticked(&self) -> u64 {
+        self.ticked
+    }
+}
+
 /// Waiting before the next attempt after a full disk: 1 s, doubling to 60 s (required behaviour
 /// B8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,11 +165,15 @@ impl Shared {
     #[must_use]
     pub fn new(options: ShardOptions, journal: Journal, cache: SegmentCache) -> Self {
         let parking = Parking::new(options.park_age_max);
+        let links = Links::new(&options, Timeouts::standard().heartbeat);
         Self {
             options,
             journal,
             cache,
             disk: DiskSubmissions::new(),
+            links,
+            leaders: BTreeMap::new(),
+            timers: LogTimers::default(),
             tickets: BTreeMap::new(),
             parking,
             unparked: VecDeque::new(),
@@ -136,6 +204,48 @@ impl Shared {
     pub fn send(&mut self, to: borzoi_types::ShardId, message: ShardMessage) {
         assert!(to != self.options.shard, "what stays here takes no message");
         self.effects.push(Effect::ToShard { to, message });
+    }
+
+    /// Sends to another node; lost if the link is down, as any frame may be.
+    pub fn send_peer(&mut self, to: ReplicaId, message: &PeerMessage) {
+        assert!(to != self.options.replica, "nobody writes to themselves");
+        let parts = self.links.frame(message);
+        self.effects.push(Effect::ToPeer { to, parts });
+    }
+
+    /// A log has run: when it wants a tick, and that it may have something to say to peers.
+    pub fn note_ran(&mut self, log: LogId, deadline: Option<Mono>) {
+        self.timers.set(log, deadline);
+        self.links.note_ran(log);
+    }
+
+    /// Who leads a log of this shard has changed; the other shards of the node are told.
+    pub fn leader_changed(&mut self, log: LogId, leader: Option<ReplicaId>) {
+        if self.options.replica_count == 1 {
+            return;
+        }
+        self.note_leader(log, leader);
+        for shard in (0..self.options.shards).map(borzoi_types::ShardId) {
+            if shard != self.options.shard {
+                self.send(shard, ShardMessage::Leader { log, leader });
+            }
+        }
+    }
+
+    /// Remembers who leads a log and tells the front.
+    pub fn note_leader(&mut self, log: LogId, leader: Option<ReplicaId>) {
+        let before = match leader {
+            Some(leader) => self.leaders.insert(log, leader),
+            None => self.leaders.remove(&log),
+        };
+        if before != leader {
+            self.output.push_back(BackOutput::Leader { log, leader });
+        }
+    }
+
+    /// Hands something to the front.
+    pub fn output(&mut self, output: BackOutput) {
+        self.output.push_back(output);
     }
 
     /// Hands a committed metadata operation to the front.

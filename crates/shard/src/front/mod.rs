@@ -60,10 +60,13 @@ use crate::back::{Back, MetadataCommit};
 use crate::event::{ConnectionId, Effect, HostStats, PasswordOutcome, PasswordTicket, Transport};
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
 use crate::metadata_host::MetadataHost;
+use crate::peer::ForwardMessage;
 use crate::random::Random;
 use admission::Admission;
 use borzoi_metadata::{ClosedConnection, Metadata};
-use borzoi_types::{Body, ClientId, LogId, Mono, Now, Op, SessionId, ShardId, StreamId, TopicId};
+use borzoi_types::{
+    Body, ClientId, LogId, Mono, Now, Op, ReplicaId, SessionId, ShardId, StreamId, TopicId,
+};
 use bytes::{Bytes, BytesMut};
 use command::Waiting;
 use connection::{Connection, Place};
@@ -132,6 +135,27 @@ pub enum FrontEvent {
     MetadataCommitted(MetadataCommit),
     /// Shard 0: whether metadata operations may be proposed here.
     MetadataServing(bool),
+    /// The front of another node says something.
+    Forwarded {
+        /// Which node.
+        from: ReplicaId,
+        /// What it says.
+        message: ForwardMessage,
+    },
+    /// This shard's link with another node came up or went down.
+    PeerLink {
+        /// Which node.
+        peer: ReplicaId,
+        /// Whether it is up now.
+        up: bool,
+    },
+    /// Who leads a log has changed. A hint.
+    Leader {
+        /// Which log.
+        log: LogId,
+        /// Who leads it; none while nobody is known to.
+        leader: Option<ReplicaId>,
+    },
 }
 
 /// What the front needs of the part behind it. [`Back`] is the one that serves; tests put a
@@ -154,6 +178,12 @@ pub(crate) trait Behind {
     fn metadata_changed(&mut self);
     /// See [`Back::session_ended`].
     fn session_ended(&mut self, first: SessionId);
+    /// See [`Back::forward`].
+    #[allow(dead_code)] // Called once requests are forwarded.
+    fn forward(&mut self, to: ReplicaId, message: ForwardMessage, effects: &mut Vec<Effect>);
+    /// See [`Back::leader_of`].
+    #[allow(dead_code)] // Called once requests are forwarded.
+    fn leader_of(&self, log: LogId) -> Option<ReplicaId>;
 }
 
 impl Behind for Back {
@@ -179,6 +209,12 @@ impl Behind for Back {
     }
     fn session_ended(&mut self, first: SessionId) {
         Back::session_ended(self, first);
+    }
+    fn forward(&mut self, to: ReplicaId, message: ForwardMessage, effects: &mut Vec<Effect>) {
+        Back::forward(self, to, message, effects);
+    }
+    fn leader_of(&self, log: LogId) -> Option<ReplicaId> {
+        Back::leader_of(self, log)
     }
 }
 
@@ -292,6 +328,10 @@ impl Front {
             FrontEvent::Counters(reply) => self.counters_arrived(reply, cx),
             FrontEvent::MetadataCommitted(commit) => self.metadata_committed(commit, cx),
             FrontEvent::MetadataServing(serving) => self.metadata_serving(serving, cx),
+            // Requests are not forwarded yet: clients are told to try again elsewhere.
+            FrontEvent::Forwarded { .. }
+            | FrontEvent::PeerLink { .. }
+            | FrontEvent::Leader { .. } => {}
         }
     }
 

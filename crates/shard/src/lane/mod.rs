@@ -34,6 +34,7 @@ use crate::lane::operation::Entry;
 use crate::lane::reservation::{ReservationMode, Reservations};
 use crate::lane::state::LaneState;
 use crate::log_host::{HostOutput, LogHost};
+use crate::peer::PeerMessage;
 use borzoi_consensus::{Anchor, Role};
 use borzoi_storage::disk::FileName;
 use borzoi_storage::journal::{
@@ -235,6 +236,7 @@ impl Lane {
                 self.output(now, output, shared);
             }
         }
+        shared.note_ran(self.log, self.host.deadline());
         if self.host.waits_for_journal() {
             shared.waiting.insert(self.log);
         }
@@ -276,14 +278,19 @@ impl Lane {
                 let text = format!("log {}: {error}", self.log);
                 shared.log(LogLevel::Warn, LogEntry::Text(text));
             }
-            HostOutput::Send { .. } | HostOutput::StateTransfer { .. } => {
-                // Links to peers come with clusters of more than one node.
-                assert!(shared.options.replica_count > 1, "a solo replica has no peers");
+            HostOutput::Send { to, message } => {
+                shared.send_peer(to, &PeerMessage::Log { log: self.log, message });
+            }
+            HostOutput::StateTransfer { from, .. } => {
+                let text = format!("log {} needs a state transfer from node {from}", self.log);
+                shared.log(LogLevel::Warn, LogEntry::Text(text));
+                self.host.event(now.mono, borzoi_consensus::Event::TransferFailed);
             }
         }
     }
 
     fn role_changed(&mut self, role: Role, shared: &mut Shared) {
+        shared.leader_changed(self.log, self.host.replica().primary());
         let serves = matches!(role, Role::Primary { may_serve: true, .. });
         if serves == self.serving {
             return;

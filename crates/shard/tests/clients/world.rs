@@ -237,6 +237,7 @@ impl World {
                     self.logged.push(trouble);
                 }
             }
+            Effect::ToPeer { to, .. } => panic!("a solo node has no peer {to}"),
             Effect::Fatal(error) => panic!("the node cannot go on: {error}"),
             Effect::Stopped => self.stopped += 1,
         }

@@ -223,6 +223,7 @@ impl Node {
                     self.inbox.push_back((to, Event::FromShard { from, message }));
                 }
                 Effect::Fatal(error) => self.fatal.push(error.to_string()),
+                Effect::ToPeer { to, .. } => panic!("a solo node has no peer {to}"),
                 Effect::Stopped => {
                     self.stopped.insert(from);
                 }

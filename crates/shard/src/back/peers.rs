@@ -1,0 +1,138 @@
+//! What arrives from other nodes and what leaves for them: the back's side of the links.
+
+use super::{Back, BackOutput};
+use crate::event::{Effect, ShardMessage};
+use crate::peer::{ForwardMessage, Heartbeat, PeerMessage};
+use borzoi_consensus::{Event as ReplicaEvent, Message};
+use borzoi_types::{LogId, Now, ReplicaId};
+use bytes::Bytes;
+
+impl Back {
+    /// A frame arrived on this shard's link with `from`.
+    pub(crate) fn peer(
+        &mut self,
+        now: Now,
+        from: ReplicaId,
+        frame: &Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        // Dropped frames are counted; links lose frames anyway, so nothing else follows from it.
+        if let Ok((header, message)) = self.shared.links.receive(now.mono, from, frame) {
+            if let PeerMessage::Heartbeat(_) = &message {
+                for shard in self.shared.links.listeners(&header) {
+                    let heard = Box::new(PeerMessage::Heartbeat(Heartbeat::default()));
+                    self.shared.send(shard, ShardMessage::Peer { from, message: heard });
+                }
+            }
+            self.peer_message(now, from, message);
+        }
+        self.shared.drain(effects);
+    }
+
+    /// A message of `from` that another shard of this node received for this one.
+    pub(crate) fn peer_passed_on(
+        &mut self,
+        now: Now,
+        from: ReplicaId,
+        message: PeerMessage,
+        effects: &mut Vec<Effect>,
+    ) {
+        let here = self.shared.links.shard_for(message.destination());
+        assert_eq!(here, self.shared.options.shard, "passed on once");
+        self.shared.links.heard(from, now.mono);
+        self.peer_message(now, from, message);
+        self.shared.drain(effects);
+    }
+
+    /// The link with `peer` came up or went down.
+    pub(crate) fn peer_link(&mut self, peer: ReplicaId, up: bool, effects: &mut Vec<Effect>) {
+        let known = self.shared.links.peers().any(|other| other == peer);
+        assert!(known, "links are with other nodes of the roster");
+        self.shared.links.set_up(peer, up);
+        self.shared.output(BackOutput::PeerLink { peer, up });
+        self.shared.drain(effects);
+    }
+
+    /// Sends a message of the front to another node.
+    pub fn forward(&mut self, to: ReplicaId, message: ForwardMessage, effects: &mut Vec<Effect>) {
+        self.shared.send_peer(to, &PeerMessage::Forward(message));
+        self.shared.drain(effects);
+    }
+
+    /// Who leads a log, as far as this shard knows: a hint. None while nobody is known to.
+    #[must_use]
+    pub fn leader_of(&self, log: LogId) -> Option<ReplicaId> {
+        if self.shared.options.replica_count == 1 {
+            return Some(self.shared.options.replica);
+        }
+        self.shared.leaders.get(&log).copied()
+    }
+
+    /// Another shard of this node has learned who leads one of its logs.
+    pub(crate) fn leader_is(&mut self, log: LogId, leader: Option<ReplicaId>) {
+        self.shared.note_leader(log, leader);
+    }
+
+    fn peer_message(&mut self, now: Now, from: ReplicaId, message: PeerMessage) {
+        let to = self.shared.links.shard_for(message.destination());
+        if to != self.shared.options.shard {
+            self.shared.links.note_passed_on();
+            let message = Box::new(message);
+            return self.shared.send(to, ShardMessage::Peer { from, message });
+        }
+        match message {
+            PeerMessage::Log { log, message } => self.log_message(now, from, log, message),
+            PeerMessage::Heartbeat(heartbeat) => {
+                for (log, message) in heartbeat.logs {
+                    self.peer_message(now, from, PeerMessage::Log { log, message });
+                }
+            }
+            PeerMessage::Forward(message) => {
+                self.shared.output(BackOutput::Forwarded { from, message });
+            }
+        }
+    }
+
+    fn log_message(&mut self, now: Now, from: ReplicaId, log: LogId, message: Message) {
+        if matches!(message, Message::StartViewChange { .. }) {
+            // Whether to join depends on how long others have been silent.
+            self.tell_heard(now, log);
+        }
+        self.replica_event(now, log, ReplicaEvent::Message { from, message });
+    }
+
+    /// Tells a log's replica when each peer was heard: before everything that depends on it, and
+    /// only then.
+    pub(super) fn tell_heard(&mut self, now: Now, log: LogId) {
+        for peer in self.shared.links.peers() {
+            if let Some(at) = self.shared.links.heard_at(peer) {
+                self.replica_event(now, log, ReplicaEvent::PeerHeard { peer, at });
+            }
+        }
+    }
+
+    /// Sends the heartbeats if their time has come.
+    pub(super) fn send_heartbeats(&mut self, now: Now) {
+        if self.shared.fatal || !self.shared.links.take_due(now.mono) {
+            return;
+        }
+        for peer in self.shared.links.peers() {
+            let mut heartbeat = Heartbeat::default();
+            for log in self.shared.links.take_speaking(peer) {
+                if let Some(message) = self.heartbeat_of(log, peer) {
+                    heartbeat.logs.push((log, message));
+                    self.shared.links.spoke(peer, log);
+                }
+            }
+            self.shared.send_peer(peer, &PeerMessage::Heartbeat(heartbeat));
+        }
+    }
+
+    fn heartbeat_of(&self, log: LogId, peer: ReplicaId) -> Option<Message> {
+        let host = match self.lanes.get(&log) {
+            Some(lane) => lane.host(),
+            None => self.metadata.as_ref()?.host(),
+        };
+        host.replica().heartbeat_for(peer)
+    }
+}
