@@ -1,7 +1,8 @@
 //! When which log takes a checkpoint, and what is released when it is durable.
 //!
-//! One checkpoint at a time per shard. A log is chosen when the journal wants its oldest records
-//! released, or when the interval has passed since it first changed. Two checkpoints are kept per
+//! One checkpoint at a time per log, and [`CHECKPOINTS_IN_FLIGHT_MAX`] per shard: each waits for
+//! the device several times, and the journal fills meanwhile. A log is chosen when the journal
+//! wants its oldest records released, or when the interval has passed since it first changed. Two checkpoints are kept per
 //! log and the journal is released up to the older, so a damaged newest one costs nothing but
 //! replay.
 //!
@@ -9,6 +10,7 @@
 //! - released <= older checkpoint <= newest checkpoint <= applied, per log;
 //! - nothing is released, and no file removed, before the checkpoint that allows it is durable.
 
+use borzoi_types::limits::CHECKPOINTS_IN_FLIGHT_MAX;
 use borzoi_types::{Duration, LogId, Mono, Op};
 use std::collections::BTreeMap;
 
@@ -54,7 +56,7 @@ pub struct CheckpointCounters {
 pub struct Checkpointer {
     interval: Duration,
     kept: BTreeMap<LogId, Kept>,
-    active: Option<(LogId, Op)>,
+    active: BTreeMap<LogId, Op>,
     counters: CheckpointCounters,
 }
 
@@ -69,13 +71,24 @@ impl Checkpointer {
             entry.older = entry.newest;
             entry.newest = Some(*op);
         }
-        Self { interval, kept, active: None, counters: CheckpointCounters::default() }
+        Self { interval, kept, active: BTreeMap::new(), counters: CheckpointCounters::default() }
     }
 
-    /// The log whose checkpoint is under way, and its operation.
+    /// The operation at which a checkpoint of `log` is under way.
     #[must_use]
-    pub const fn active(&self) -> Option<(LogId, Op)> {
-        self.active
+    pub fn active(&self, log: LogId) -> Option<Op> {
+        self.active.get(&log).copied()
+    }
+
+    /// The logs whose checkpoints are under way, in order.
+    pub fn active_logs(&self) -> impl ExactSizeIterator<Item = LogId> {
+        self.active.keys().copied()
+    }
+
+    /// Whether another checkpoint may begin.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.active.len() < CHECKPOINTS_IN_FLIGHT_MAX
     }
 
     /// Counters.
@@ -90,9 +103,11 @@ impl Checkpointer {
         self.kept.get(&log).and_then(|kept| kept.newest)
     }
 
-    /// A log stands at `applied`: whether it has changed since its newest checkpoint is noted.
+    /// A log stands at `applied`: whether it has changed since its newest checkpoint, one under way
+    /// included, is noted.
     pub fn note_changed_if_new(&mut self, log: LogId, applied: Option<Op>, now: Mono) {
-        if applied.is_some_and(|applied| applied > self.newest(log).unwrap_or(Op::ZERO)) {
+        let covered = self.active(log).or_else(|| self.newest(log)).unwrap_or(Op::ZERO);
+        if applied.is_some_and(|applied| applied > covered) {
             self.note_changed(log, now);
         }
     }
@@ -106,15 +121,16 @@ impl Checkpointer {
     /// When the interval of some log passes.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        if self.active.is_some() {
+        if !self.has_room() {
             return None;
         }
-        let changed = self.kept.values().filter_map(|kept| kept.changed);
+        let resting = self.kept.iter().filter(|(log, _)| !self.active.contains_key(log));
+        let changed = resting.filter_map(|(_, kept)| kept.changed);
         changed.min().map(|changed| changed.plus(self.interval))
     }
 
-    /// What to do now, if nothing is under way. `wanted` are the logs whose records the journal
-    /// wants released, `applied` tells the last operation applied to a log.
+    /// What to do now, if another checkpoint may begin. `wanted` are the logs whose records the
+    /// journal wants released, `applied` tells the last operation applied to a log.
     #[must_use]
     pub fn choose(
         &self,
@@ -122,11 +138,11 @@ impl Checkpointer {
         wanted: &[LogId],
         applied: impl Fn(LogId) -> Option<Op>,
     ) -> Option<Choice> {
-        if self.active.is_some() {
+        if !self.has_room() {
             return None;
         }
         let mut nudge = None;
-        for log in wanted {
+        for log in wanted.iter().filter(|log| !self.active.contains_key(log)) {
             let Some(applied) = applied(*log) else { continue };
             let kept = self.kept.get(log).copied().unwrap_or_default();
             if applied > kept.newest.unwrap_or(Op::ZERO) {
@@ -144,23 +160,26 @@ impl Checkpointer {
         }
         let due = self.kept.iter().find(|(log, kept)| {
             let passed = kept.changed.is_some_and(|changed| changed.plus(self.interval) <= now);
-            passed && applied(**log).is_some_and(|op| op > kept.newest.unwrap_or(Op::ZERO))
+            !self.active.contains_key(log)
+                && passed
+                && applied(**log).is_some_and(|op| op > kept.newest.unwrap_or(Op::ZERO))
         });
         due.map(|(log, _)| Choice::Checkpoint(*log))
     }
 
     /// A checkpoint of `log` at `op` is being taken.
     pub fn begin(&mut self, log: LogId, op: Op) {
-        assert!(self.active.is_none(), "one at a time");
+        assert!(self.has_room(), "the caller has asked");
         let kept = self.kept.entry(log).or_default();
         assert!(kept.newest.is_none_or(|newest| newest < op), "checkpoints go forward");
         kept.changed = None;
-        self.active = Some((log, op));
+        let before = self.active.insert(log, op);
+        assert!(before.is_none(), "one at a time per log");
     }
 
-    /// The checkpoint under way is durable.
-    pub fn durable(&mut self) -> Durable {
-        let (log, op) = self.active.take().expect("one was under way");
+    /// The checkpoint of `log` that is under way is durable.
+    pub fn durable(&mut self, log: LogId) -> Durable {
+        let op = self.active.remove(&log).expect("one was under way");
         let kept = self.kept.get_mut(&log).expect("begun");
         let remove = kept.older;
         kept.older = kept.newest;
@@ -170,9 +189,9 @@ impl Checkpointer {
         Durable { release_through: kept.older, remove }
     }
 
-    /// The checkpoint under way could not be written; `log` is still to be checkpointed.
-    pub fn abandon(&mut self, now: Mono) {
-        let (log, _) = self.active.take().expect("one was under way");
+    /// The checkpoint of `log` could not be written; it is still to be taken.
+    pub fn abandon(&mut self, log: LogId, now: Mono) {
+        self.active.remove(&log).expect("one was under way");
         self.counters.abandoned += 1;
         self.note_changed(log, now);
     }
@@ -192,13 +211,13 @@ mod tests {
     fn the_journal_is_released_up_to_the_older_of_two_checkpoints() {
         let mut checkpointer = Checkpointer::new(Duration::from_secs(60), &[]);
         checkpointer.begin(LANE, Op(10));
-        let first = checkpointer.durable();
+        let first = checkpointer.durable(LANE);
         assert_eq!(first, Durable { release_through: None, remove: None });
         checkpointer.begin(LANE, Op(20));
-        let second = checkpointer.durable();
+        let second = checkpointer.durable(LANE);
         assert_eq!(second, Durable { release_through: Some(Op(10)), remove: None });
         checkpointer.begin(LANE, Op(30));
-        let third = checkpointer.durable();
+        let third = checkpointer.durable(LANE);
         assert_eq!(third, Durable { release_through: Some(Op(20)), remove: Some(Op(10)) });
     }
 
@@ -215,6 +234,36 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_under_way_is_not_a_change_of_its_log() {
+        let mut checkpointer = Checkpointer::new(Duration(100), &[]);
+        checkpointer.note_changed(LANE, Mono(0));
+        checkpointer.begin(LANE, Op(10));
+        checkpointer.note_changed_if_new(LANE, Some(Op(10)), Mono(5));
+        let _ = checkpointer.durable(LANE);
+        assert_eq!(checkpointer.deadline(), None, "nothing has changed since");
+        checkpointer.begin(LANE, Op(20));
+        checkpointer.note_changed_if_new(LANE, Some(Op(21)), Mono(7));
+        let _ = checkpointer.durable(LANE);
+        assert_eq!(checkpointer.deadline(), Some(Mono(107)));
+    }
+
+    #[test]
+    fn several_logs_are_checkpointed_side_by_side_up_to_the_limit() {
+        let mut checkpointer = Checkpointer::new(Duration(100), &[]);
+        let logs: Vec<LogId> = (1..=CHECKPOINTS_IN_FLIGHT_MAX as u32 + 1).map(LogId).collect();
+        for log in &logs[..CHECKPOINTS_IN_FLIGHT_MAX] {
+            let choice = checkpointer.choose(Mono(0), &logs, applied(5));
+            assert_eq!(choice, Some(Choice::Checkpoint(*log)));
+            checkpointer.begin(*log, Op(5));
+        }
+        assert_eq!(checkpointer.choose(Mono(0), &logs, applied(5)), None);
+        let _ = checkpointer.durable(logs[1]);
+        let last = logs[CHECKPOINTS_IN_FLIGHT_MAX];
+        let choice = checkpointer.choose(Mono(0), &logs, applied(5));
+        assert_eq!(choice, Some(Choice::Checkpoint(last)));
+    }
+
+    #[test]
     fn a_log_at_rest_that_fills_the_journal_is_nudged_once() {
         let kept = [(LANE, Op(5)), (LANE, Op(90))];
         let mut checkpointer = Checkpointer::new(Duration(100), &kept);
@@ -227,7 +276,7 @@ mod tests {
         let choice = checkpointer.choose(Mono(0), &[LANE], applied(91));
         assert_eq!(choice, Some(Choice::Checkpoint(LANE)));
         checkpointer.begin(LANE, Op(91));
-        assert_eq!(checkpointer.durable().release_through, Some(Op(90)));
+        assert_eq!(checkpointer.durable(LANE).release_through, Some(Op(90)));
         assert_eq!(checkpointer.choose(Mono(0), &[LANE], applied(91)), None);
     }
 }

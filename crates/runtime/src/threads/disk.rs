@@ -1,17 +1,18 @@
 //! The disk threads of one shard: a journal writer, a flusher beside it, and a pool.
 //!
 //! Invariants:
-//! - journal writes run one at a time in order of submission; a flush starts only when every write
-//!   submitted before it has completed, and runs beside later writes;
+//! - journal writes start in order of submission, [`JOURNAL_WRITERS`] side by side, and are
+//!   reported in that order: a write counts as done when it and all before it are. A flush starts
+//!   only when every write submitted before it is done, and runs beside later writes;
 //! - in the pool, requests that name the same file run in order of submission, others side by side;
 //! - no queue waits for another, except a flush for the writes before it;
 //! - every request is answered exactly once through the shard's inbox.
 
 use crate::disk::FileDisk;
 use crate::inbox::{Inbox, PanicAlarm};
-use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket, FileName, execute};
+use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskResult, DiskTicket, FileName, execute};
 use borzoi_types::ShardId;
-use borzoi_types::limits::DISK_POOL_THREADS;
+use borzoi_types::limits::{DISK_POOL_THREADS, JOURNAL_WRITERS};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +25,11 @@ struct Job {
 struct Work {
     writes: VecDeque<Job>,
     writes_submitted: u64,
+    writes_started: u64,
+    /// All up to this one have ended and were reported.
     writes_done: u64,
+    /// Those that have ended before one that started earlier.
+    writes_ahead: BTreeMap<u64, (DiskTicket, DiskResult)>,
     /// Each with the number of writes that must be done before it.
     flushes: VecDeque<(u64, Job)>,
     /// Jobs of the pool by file, in order; an entry exists while a file has jobs waiting.
@@ -67,7 +72,9 @@ impl DiskThreads {
             threads.push(thread);
             Ok::<(), std::io::Error>(())
         };
-        start(format!("journal-{shard}"), write_journal)?;
+        for index in 0..JOURNAL_WRITERS {
+            start(format!("journal-{shard}-{index}"), write_journal)?;
+        }
         start(format!("flush-{shard}"), flush_journal)?;
         for index in 0..DISK_POOL_THREADS {
             start(format!("disk-{shard}-{index}"), work_in_pool)?;
@@ -138,6 +145,20 @@ impl Shared {
 }
 
 impl Work {
+    fn next_write(&mut self) -> Option<(u64, Job)> {
+        let job = self.writes.pop_front()?;
+        self.writes_started += 1;
+        Some((self.writes_started, job))
+    }
+
+    /// The next write in order of submission, once it has ended.
+    fn take_next_done(&mut self) -> Option<(DiskTicket, DiskResult)> {
+        let done = self.writes_ahead.remove(&(self.writes_done + 1))?;
+        self.writes_done += 1;
+        assert!(self.writes_done <= self.writes_started, "only what has started ends");
+        Some(done)
+    }
+
     fn enter_pool(&mut self, job: Job) {
         let file = job.request.file().clone();
         let queue = self.by_file.entry(file.clone()).or_default();
@@ -172,16 +193,21 @@ impl Work {
 }
 
 fn write_journal(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox) {
-    while let Some(job) = shared.wait_for(&shared.writer, |work| work.writes.pop_front()) {
+    while let Some((number, job)) = shared.wait_for(&shared.writer, Work::next_write) {
         let result = execute(disk, &job.request);
         let mut work = shared.lock();
-        work.writes_done += 1;
-        let flush_waits = work.flushes.front().is_some_and(|(after, _)| *after <= work.writes_done);
+        work.writes_ahead.insert(number, (job.ticket, result));
+        let before = work.writes_done;
+        // Reported under the lock: the other writer must not overtake.
+        while let Some((ticket, result)) = work.take_next_done() {
+            inbox.disk(ticket, result);
+        }
+        let flush_waits = work.writes_done > before
+            && work.flushes.front().is_some_and(|(after, _)| *after <= work.writes_done);
         drop(work);
         if flush_waits {
             shared.flusher.notify_one();
         }
-        inbox.disk(job.ticket, result);
     }
 }
 

@@ -461,22 +461,24 @@ impl Back {
         if self.shared.fatal || self.shared.no_space.is_some() {
             return;
         }
-        if let Some((log, _)) = self.checkpointer.active() {
+        let active: Vec<LogId> = self.checkpointer.active_logs().collect();
+        for log in active {
             if let Some(lane) = self.lanes.get_mut(&log)
                 && let Some(checkpoint) = lane.checkpoint_to_write()
             {
                 self.write_checkpoint(&checkpoint);
             }
-            return;
         }
         let wanted = match self.shared.journal.pressure() {
             Pressure::Normal => Vec::new(),
             Pressure::CheckpointWanted(logs) | Pressure::Full(logs) => logs,
         };
-        match self.checkpointer.choose(now.mono, &wanted, |log| self.applied(log)) {
-            None => {}
-            Some(Choice::Nudge(log)) => self.nudge(now, log),
-            Some(Choice::Checkpoint(log)) => self.begin_checkpoint(log, front),
+        loop {
+            match self.checkpointer.choose(now.mono, &wanted, |log| self.applied(log)) {
+                None => return,
+                Some(Choice::Nudge(log)) => return self.nudge(now, log),
+                Some(Choice::Checkpoint(log)) => self.begin_checkpoint(log, front),
+            }
         }
     }
 
@@ -500,28 +502,27 @@ impl Back {
     }
 
     fn write_checkpoint(&mut self, checkpoint: &Checkpoint) {
-        assert_eq!(self.checkpointer.active(), Some((checkpoint.log, checkpoint.op)));
+        assert_eq!(self.checkpointer.active(checkpoint.log), Some(checkpoint.op));
         let ticket = self.shared.disk.submit(DiskQueue::Pool, checkpoint.request());
         let owner = TicketOwner::Checkpoint { log: checkpoint.log };
         self.shared.tickets.insert(ticket, owner);
     }
 
     fn checkpoint_written(&mut self, now: Now, log: LogId, result: DiskResult) {
-        let (active, op) = self.checkpointer.active().expect("it was under way");
-        assert_eq!(active, log);
+        let op = self.checkpointer.active(log).expect("it was under way");
         if let Err(error) = result {
             let retry = matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::TooManyOpen);
             if !retry {
                 return self.shared.fail(FatalError::Disk(error));
             }
             self.shared.note_no_space(now.mono, error);
-            self.checkpointer.abandon(now.mono);
+            self.checkpointer.abandon(log, now.mono);
             if let Some(lane) = self.lanes.get_mut(&log) {
                 lane.abandon_checkpoint();
             }
             return;
         }
-        let durable = self.checkpointer.durable();
+        let durable = self.checkpointer.durable(log);
         self.shared.log(LogLevel::Debug, LogEntry::Checkpoint { log, op });
         if let Some(lane) = self.lanes.get_mut(&log) {
             lane.checkpoint_durable(&mut self.shared);
