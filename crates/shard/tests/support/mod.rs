@@ -2,8 +2,8 @@
 //!
 //! Requests are submitted as if from another shard of the node (`OUTSIDE`), answers are collected
 //! here. Disk requests wait in their queues until the test executes them one by one, in an order
-//! drawn from a seed but within the rules of the queues, so that a test can stop the world between
-//! any two of them.
+//! drawn from a seed but within the rules of the queues (two journal writes may overlap), so that a
+//! test can stop the world between any two of them.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "test support; each test file uses its part")]
 
@@ -110,6 +110,11 @@ struct Queues {
     writes: VecDeque<(DiskTicket, DiskRequest)>,
     writes_submitted: u64,
     writes_done: u64,
+    /// A write that ends before the one in front of it, and is reported after it.
+    overtaking: Option<DiskTicket>,
+    overtaken: Option<(DiskTicket, DiskResult)>,
+    /// The one that was in front.
+    late: Option<DiskTicket>,
     flushes: VecDeque<Flush>,
     pool: VecDeque<(DiskTicket, DiskRequest)>,
 }
@@ -271,9 +276,19 @@ impl Node {
         let shard = |index: usize| ShardId(u16::try_from(index).unwrap());
         match source {
             Source::Write(index) => {
+                let may_overtake = self.random.next_u64().is_multiple_of(4);
                 let queues = &mut self.queues[index];
+                if may_overtake && queues.overtaking.is_none() && queues.writes.len() > 1 {
+                    let (ticket, request) = queues.writes.remove(1).unwrap();
+                    queues.overtaking = Some(ticket);
+                    return Some((shard(index), ticket, Action::Execute(request)));
+                }
                 let (ticket, request) = queues.writes.pop_front().unwrap();
                 queues.writes_done += 1;
+                if queues.overtaking.is_some() {
+                    queues.writes_done += 1;
+                    queues.late = Some(ticket);
+                }
                 Some((shard(index), ticket, Action::Execute(request)))
             }
             Source::Pool(index) => {
@@ -313,7 +328,17 @@ impl Node {
     /// Executes an action and queues its result.
     pub fn finish(&mut self, shard: ShardId, ticket: DiskTicket, action: &Action) {
         let result = action.apply(&mut self.disk);
+        let queues = &mut self.queues[usize::from(shard.0)];
+        if queues.overtaking == Some(ticket) {
+            queues.overtaken = Some((ticket, result));
+            return;
+        }
         self.inbox.push_back((shard, Event::Disk { ticket, result }));
+        if queues.late.take_if(|late| *late == ticket).is_some() {
+            queues.overtaking = None;
+            let (ticket, result) = queues.overtaken.take().unwrap();
+            self.inbox.push_back((shard, Event::Disk { ticket, result }));
+        }
     }
 
     /// Runs until nothing waits, neither events nor disk requests.
