@@ -1,3 +1,5 @@
+//! Frames: what is read back, and what is refused under which name.
+
 use super::*;
 use crate::peer::{ForwardMessage, Heartbeat, PeerMessage};
 use borzoi_consensus::Message;
