@@ -18,6 +18,7 @@ use crate::front::Front;
 use crate::lane::Lane;
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
 use crate::lane::operation::Entry;
+use crate::log_host::LogHost;
 use crate::options::ShardOptions;
 use crate::peer::ForwardMessage;
 use borzoi_consensus::{Event as ReplicaEvent, Prepare, PrepareHeader};
@@ -201,6 +202,12 @@ impl Back {
     #[must_use]
     pub fn serves_metadata(&self) -> bool {
         self.metadata.as_ref().is_some_and(MetadataLog::is_serving)
+    }
+
+    /// Shard 0 only: the metadata log.
+    #[must_use]
+    pub fn metadata_host(&self) -> Option<&LogHost> {
+        self.metadata.as_ref().map(MetadataLog::host)
     }
 
     /// The lanes hosted here, in order.

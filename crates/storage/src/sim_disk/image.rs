@@ -53,6 +53,25 @@ impl SimDisk {
         items
     }
 
+    /// What a read would return now, without being one: no fault strikes it, nothing is counted.
+    #[must_use]
+    pub fn peek(&self, file: &FileName, offset: u64, bytes: u64) -> Option<Bytes> {
+        let node = self.names.get(file)?;
+        Some(self.files[node].read(offset, bytes))
+    }
+
+    /// Whether a power cut now would leave these bytes of `file` as they are, under its name.
+    #[must_use]
+    pub fn is_range_durable(&self, file: &FileName, offset: u64, bytes: u64) -> bool {
+        let Some(node) = self.names.get(file) else { return false };
+        let end = offset + bytes;
+        let blocks = offset / BLOCK_BYTES as u64..end.div_ceil(BLOCK_BYTES as u64);
+        let content = &self.files[node];
+        self.durable_names.get(file) == Some(node)
+            && content.durable_bytes() >= end
+            && content.pending().range(blocks).next().is_none()
+    }
+
     /// The process is gone, the machine lives: everything written is there, unsynced as before,
     /// and a step at which the process was to crash is forgotten.
     #[must_use]
