@@ -22,6 +22,7 @@ pub mod faults;
 pub mod history;
 pub mod random;
 pub mod run;
+pub mod scenario;
 pub mod trace;
 pub mod workload;
 pub mod world;

@@ -125,6 +125,9 @@ fn describe_event(event: &Event, out: &mut String) {
             describe_message(message, out);
             Ok(())
         }
+        Event::Peer { from, frame } => {
+            write!(out, "peer {from} {}B {:016x}", frame.len(), xxh3_64_seeded(0, frame))
+        }
         other => write!(out, "{other:?}"),
     };
 }
@@ -142,6 +145,10 @@ fn describe_effect(effect: &Effect, out: &mut String) {
             let _ = write!(out, "disk t{} {queue:?} ", ticket.0);
             describe_request(request, out);
             Ok(())
+        }
+        Effect::ToPeer { to, parts } => {
+            let (len, hash) = digest(parts.iter());
+            write!(out, "to peer {to} {len}B {hash:016x}")
         }
         Effect::ToShard { to, message } => {
             let _ = write!(out, "to shard {to}: ");

@@ -28,6 +28,11 @@ impl CommitForward {
         self.commit(look.node, look.log, look.replica.commit());
     }
 
+    /// A node's disk was replaced by another one.
+    pub fn forget(&mut self, node: usize) {
+        self.seen.retain(|(of, _), _| *of != node);
+    }
+
     fn commit(&mut self, node: usize, log: LogId, commit: Op) {
         let seen = self.seen.entry((node, log)).or_default();
         assert!(

@@ -290,6 +290,18 @@ impl Checks {
         }
     }
 
+    /// A node's disk was replaced by another one: what it had shown does not bind it any more.
+    pub fn forget(&mut self, node: usize) {
+        self.view.forget(node);
+        self.commit.forget(node);
+        self.seen.retain(|(of, _), _| *of != node);
+        if self.index.len() == 1 {
+            self.committed = Default::default();
+            self.same_state = Default::default();
+            self.truncation = Default::default();
+        }
+    }
+
     /// Nothing happens any more: every queue must be empty, every replica equal.
     pub fn at_rest(&mut self, nodes: &mut [Node]) {
         for node in nodes.iter() {

@@ -186,6 +186,18 @@ impl Profile {
         }
     }
 
+    /// Takes everything out that goes wrong, and all slowness.
+    pub fn calm(&mut self) {
+        self.faults.clear();
+        self.disk =
+            DiskProfile { write: Range(5, 50), flush: Range(50, 500), pool: Range(20, 500) };
+        let delay = Range(20, 400);
+        self.link = LinkProfile { delay, loss: 0, duplicate: 0, reorder: 0, corrupt: 0 };
+        self.client_delay = Range(20, 200);
+        self.wake = Range(0, 20);
+        self.drift_ppm = 0;
+    }
+
     /// Whether anything goes wrong in this run.
     #[must_use]
     pub fn is_faulty(&self) -> bool {

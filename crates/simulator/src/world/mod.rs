@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod network;
 pub mod node;
 mod process;
 pub mod queue;
@@ -26,6 +27,7 @@ use borzoi_shard::{Effect, Event};
 use borzoi_types::{Duration, Mono};
 use clock::Clock;
 use core::fmt::Write as _;
+use network::Network;
 use node::Node;
 pub use process::{End, ROOT};
 use queue::{Happening, Place, Queue, Slot};
@@ -61,6 +63,14 @@ pub struct World {
     pub faults_on: bool,
     /// A refusal to start may be the right answer, because something was damaged on purpose.
     pub refusals_allowed: bool,
+    /// Nodes that are down start again on their own.
+    pub revives: bool,
+    /// What happens to a node whose disk reaches the step before which it was told to crash.
+    pub crash_end: Option<End>,
+    /// Shards of the next starts; drawn when absent.
+    pub shards_wanted: Option<u16>,
+    /// Links between nodes.
+    pub network: Network,
     pub(crate) queue: Queue,
     pub(crate) sockets: BTreeMap<SocketId, Socket>,
     pub(crate) client_ticks: Vec<Option<Mono>>,
@@ -80,6 +90,7 @@ impl World {
                 Node::new(index, Clock::new(Mono(0), Mono(0), 1_000_000, offset))
             })
             .collect();
+        let profile_nodes = profile.nodes;
         let client_ticks = vec![None; clients.len()];
         let facts = Facts { faulty: profile.is_faulty(), ..Facts::default() };
         Self {
@@ -95,6 +106,10 @@ impl World {
             trace: Trace::new(keep),
             faults_on: false,
             refusals_allowed: false,
+            revives: true,
+            crash_end: None,
+            shards_wanted: None,
+            network: Network::new(profile_nodes),
             queue: Queue::default(),
             sockets: BTreeMap::new(),
             client_ticks,
@@ -183,6 +198,10 @@ impl World {
             | Happening::ToClient(socket, _)
             | Happening::CloseClient(socket) => self.to_client(socket, happening),
             Happening::ClientTick(client, at) => self.client_tick(client, at),
+            Happening::Peer { from, shard, to, frame } => self.peer_frame(from, shard, to, frame),
+            Happening::LinkUp { node, peer, life } => self.link_up(node, peer, life),
+            Happening::LinkDown { node, peer, life } => self.link_down(node, peer, life),
+            Happening::LinksHeal => self.network.heal(),
             Happening::Fault(kind) => self.fault(kind),
             Happening::Recover(node) => self.recover(node),
         }
@@ -303,6 +322,7 @@ impl World {
                 let to = Place { shard: usize::from(to.0), ..place };
                 self.push(to, Event::FromShard { from, message });
             }
+            Effect::ToPeer { to, parts } => self.to_peer(place, to, &parts),
             Effect::Password { ticket, address: _, job } => self.password(place, ticket, job),
             Effect::Log(record) => self.logged(&record),
             Effect::Fatal(error) => self.fatal(place, &error),
@@ -369,9 +389,20 @@ impl World {
         let Some(process) = &mut node.process else { return };
         let core = &mut process.cores[place.shard];
         let (ticket, result) = core.disk.finish(slot, &mut node.disk);
+        if node.disk.is_crashed() {
+            let end = self.crash_end.unwrap_or(End::Kill);
+            self.end(place.node, end);
+            self.revive(place.node);
+            return;
+        }
         self.checks.disk_ended(place.node, node);
         self.push(place, Event::Disk { ticket, result });
         self.start_disk(place);
+    }
+
+    /// A node's disk was replaced by another: checkers forget what the node had shown.
+    pub fn forget_what_was_known(&mut self, node: usize) {
+        self.checks.forget(node);
     }
 
     /// The state of each node and client, for the report of a failure.

@@ -81,8 +81,9 @@ impl World {
         if self.nodes[index].is_up() {
             return;
         }
-        let shards = u16::try_from(self.dice.between(1, u64::from(self.profile.shards_max)))
-            .expect("few shards");
+        let drawn = self.dice.between(1, u64::from(self.profile.shards_max));
+        let drawn = u16::try_from(drawn).expect("few shards");
+        let shards = self.shards_wanted.unwrap_or(drawn);
         let doomed = self.faults_on && self.dice.chance(8);
         if doomed {
             let disk = &mut self.nodes[index].disk;
@@ -112,8 +113,8 @@ impl World {
             Err(error) if crashed => {
                 self.coverage.fault("crash inside the start");
                 self.note(index, &format!("crashed in its start: {error}"));
-                let end = if self.dice.chance(50) { End::Kill } else { End::PowerCut };
-                self.end(index, end);
+                let drawn = if self.dice.chance(50) { End::Kill } else { End::PowerCut };
+                self.end(index, self.crash_end.unwrap_or(drawn));
                 self.revive(index);
             }
             Err(error) => self.refused(index, &error),
@@ -146,6 +147,7 @@ impl World {
             self.push(place, Event::Tick);
         }
         self.checks.started(index, &self.nodes);
+        self.links_up(index);
     }
 
     /// A start that was refused must have a reason that was injected.
@@ -194,12 +196,15 @@ impl World {
             self.facts.unsynced_lost.push(self.now);
         }
         self.cut_sockets(index, end == End::PowerCut);
+        self.links_down(index, end == End::PowerCut);
     }
 
     /// A node that is down starts again soon.
     pub(crate) fn revive(&mut self, index: usize) {
-        let delay = self.dice.between(1_000, 1_500_000);
-        self.schedule_boot(index, delay);
+        if self.revives {
+            let delay = self.dice.between(1_000, 1_500_000);
+            self.schedule_boot(index, delay);
+        }
     }
 
     /// The process says that it cannot go on.

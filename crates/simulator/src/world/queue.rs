@@ -57,6 +57,37 @@ pub enum Happening {
     CloseClient(SocketId),
     /// A client's deadline comes.
     ClientTick(usize, Mono),
+    /// A frame of a shard of one node reaches another node.
+    Peer {
+        /// The sender.
+        from: usize,
+        /// Its shard.
+        shard: usize,
+        /// The receiver.
+        to: usize,
+        /// Header and body.
+        frame: Bytes,
+    },
+    /// A node's links to a peer are up, if both still live these lives.
+    LinkUp {
+        /// Who is told.
+        node: usize,
+        /// About whom.
+        peer: usize,
+        /// The lives of both.
+        life: (u64, u64),
+    },
+    /// A node's links to a peer are down, likewise.
+    LinkDown {
+        /// Who is told.
+        node: usize,
+        /// About whom.
+        peer: usize,
+        /// The lives of both.
+        life: (u64, u64),
+    },
+    /// Links that a fault has cut open again.
+    LinksHeal,
     /// A fault strikes.
     Fault(FaultKind),
     /// The condition that a fault made on a node may be over.

@@ -89,10 +89,40 @@ impl World {
             FaultKind::LinkCut
             | FaultKind::Partition
             | FaultKind::SwizzleClog
-            | FaultKind::LinkClog => return false,
+            | FaultKind::LinkClog => self.strike_links(kind, node),
         }
         let needs_process = matches!(kind, FaultKind::Kill | FaultKind::Restart | FaultKind::Pause);
         up || !needs_process
+    }
+
+    /// Cuts or clogs links for a while; all open together when it is over.
+    fn strike_links(&mut self, kind: FaultKind, node: usize) {
+        let nodes = self.nodes.len();
+        let dice = self.nemesis.dice();
+        let until = self.now.plus(Duration::from_millis(dice.between(10, 5_000)));
+        let peer = (node + 1 + dice.index(nodes - 1)) % nodes;
+        match kind {
+            FaultKind::LinkCut => self.network.cut(node, peer, true),
+            FaultKind::Partition => {
+                let inside = 1 + dice.index(nodes - 1);
+                for a in 0..inside {
+                    for b in inside..nodes {
+                        self.network.cut_both((node + a) % nodes, (node + b) % nodes, true);
+                    }
+                }
+            }
+            FaultKind::LinkClog => self.network.clog(node, peer, until),
+            _ => {
+                for from in 0..nodes {
+                    for to in (0..nodes).filter(|to| *to != from) {
+                        let millis = self.nemesis.dice().below(2_000);
+                        let until = self.now.plus(Duration::from_millis(millis));
+                        self.network.clog(from, to, until);
+                    }
+                }
+            }
+        }
+        self.queue.at(until, Happening::LinksHeal);
     }
 
     fn disk_error(&mut self, node: usize, operation: DiskOperation) {
@@ -137,6 +167,7 @@ impl World {
     /// Faults stop; everything that is broken is repaired; nodes that are down start.
     pub fn heal(&mut self) {
         self.faults_on = false;
+        self.network.heal();
         for index in 0..self.nodes.len() {
             self.nodes[index].heal();
             if !self.nodes[index].is_up() {

@@ -1,0 +1,176 @@
+//! Damage in scenarios: bytes of journals, checkpoints, segments and the superblock that change
+//! behind the node's back.
+
+use super::Story;
+use borzoi_storage::disk::{Directory, Disk as _, FileName};
+use borzoi_storage::journal::layout::{
+    FILE_HEADER_BYTES, FileHeader, HeaderRead, RecordHeader, looks_like_trailer,
+};
+use borzoi_storage::sim_disk::{BLOCK_BYTES, SimDisk};
+
+/// A record found in a journal.
+struct Found {
+    file: FileName,
+    offset: u64,
+    bytes: u64,
+    sequence: u64,
+    generation: u64,
+}
+
+/// Every intact record of every journal file, oldest first.
+fn records(disk: &mut SimDisk) -> Vec<Found> {
+    let mut found = Vec::new();
+    let files = disk.list(Directory::Journal).expect("a simulated disk lists").files;
+    for file in files {
+        let Some(bytes) = disk.peek(&file, 0, u64::MAX) else { continue };
+        let HeaderRead::Header(header) = FileHeader::decode(&bytes) else { continue };
+        let mut at = usize::try_from(FILE_HEADER_BYTES).expect("two blocks");
+        while at < bytes.len() {
+            if let Some((record, _)) = RecordHeader::decode(&bytes[at..], header.salt) {
+                found.push(Found {
+                    file: file.clone(),
+                    offset: at as u64,
+                    bytes: record.record_bytes(),
+                    sequence: record.sequence.0,
+                    generation: header.generation,
+                });
+                at += usize::try_from(record.record_bytes()).expect("in memory");
+            } else {
+                at = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+            }
+        }
+    }
+    found.sort_by_key(|found| (found.generation, found.sequence));
+    let newest = found.last().map_or(0, |found| found.generation);
+    found.retain(|found| found.generation == newest);
+    found
+}
+
+/// Every trailer of every journal file.
+fn trailers(disk: &mut SimDisk) -> Vec<(FileName, u64)> {
+    let mut found = Vec::new();
+    for file in disk.list(Directory::Journal).expect("a simulated disk lists").files {
+        let Some(bytes) = disk.peek(&file, 0, u64::MAX) else { continue };
+        let blocks = bytes.chunks(BLOCK_BYTES).enumerate().skip(2);
+        for (block, content) in blocks.filter(|(_, content)| looks_like_trailer(content)) {
+            found.push((file.clone(), (block * BLOCK_BYTES) as u64));
+        }
+    }
+    found
+}
+
+impl Story {
+    /// Steps that damage something. The node must be down.
+    pub(super) fn damages(&mut self, words: &[&str]) -> bool {
+        let (node, file, offset) = match words {
+            [
+                "a",
+                "bit",
+                "flips",
+                "in",
+                "the",
+                part,
+                "of",
+                "the",
+                which,
+                "record",
+                "of",
+                "node",
+                node,
+            ] => {
+                let (node, disk) = self.disk_of(node);
+                let all = records(disk);
+                let found = pick(&all, which);
+                let within = match *part {
+                    "header" => 16,
+                    "middle" => found.bytes / 2,
+                    "end" => found.bytes - 9,
+                    other => panic!("a record has no {other}"),
+                };
+                (node, found.file.clone(), found.offset + within)
+            }
+            ["a", "bit", "flips", "in", "the", which, "trailer", "of", "node", node] => {
+                let (node, disk) = self.disk_of(node);
+                let all = trailers(disk);
+                let (file, offset) = pick(&all, which);
+                (node, file.clone(), offset + 20)
+            }
+            ["a", "bit", "flips", "in", "the", which, "checkpoint", "of", "node", node] => {
+                let (node, disk) = self.disk_of(node);
+                let all = disk.list(Directory::Checkpoints).expect("it lists").files;
+                (node, pick(&all, which).clone(), 100)
+            }
+            ["a", "bit", "flips", "in", "the", which, "segment", "of", "node", node] => {
+                let (node, disk) = self.disk_of(node);
+                let mut all = disk.list(Directory::Segments).expect("it lists").files;
+                all.retain(|file| matches!(file, FileName::Segment { .. }));
+                (node, pick(&all, which).clone(), 5_000)
+            }
+            [
+                "a",
+                "bit",
+                "flips",
+                "in",
+                "copy",
+                copy,
+                "of",
+                "the",
+                "superblock",
+                "of",
+                "node",
+                node,
+            ] => {
+                let (node, _) = self.disk_of(node);
+                let copy: u64 = copy.parse().expect("a number of a copy");
+                (node, FileName::Superblock, copy * BLOCK_BYTES as u64 + 40)
+            }
+            ["every", "checkpoint", "of", "node", node, "is", "damaged"] => {
+                let (_, disk) = self.disk_of(node);
+                for file in disk.list(Directory::Checkpoints).expect("it lists").files {
+                    disk.flip_bit(&file, 100, 1);
+                }
+                return true;
+            }
+            ["every", "index", "of", "node", node, "is", "damaged"] => {
+                let (_, disk) = self.disk_of(node);
+                let files = disk.list(Directory::Segments).expect("it lists").files;
+                for file in files.iter().filter(|f| matches!(f, FileName::SegmentIndex { .. })) {
+                    disk.flip_bit(file, 30, 1);
+                }
+                return true;
+            }
+            ["the", "superblock", "of", "node", node, "is", "gone"] => {
+                let (_, disk) = self.disk_of(node);
+                disk.remove(&FileName::Superblock).expect("it can be removed");
+                return true;
+            }
+            ["the", "disk", "of", "node", node, "is", "empty"] => {
+                let (node, disk) = self.disk_of(node);
+                let identity = disk.identity();
+                *disk = SimDisk::new(identity);
+                self.world.forget_what_was_known(node);
+                return true;
+            }
+            _ => return false,
+        };
+        let disk = &mut self.world.nodes[node].disk;
+        assert!(disk.flip_bit(&file, offset, 3), "{file} has no byte {offset}");
+        true
+    }
+
+    fn disk_of(&mut self, node: &str) -> (usize, &mut SimDisk) {
+        let node: usize = node.parse().expect("a number of a node");
+        assert!(!self.world.nodes[node].is_up(), "the node is down meanwhile");
+        (node, &mut self.world.nodes[node].disk)
+    }
+}
+
+fn pick<'a, T>(all: &'a [T], which: &str) -> &'a T {
+    let found = match which {
+        "oldest" => all.first(),
+        "newest" => all.last(),
+        "middle" => all.get(all.len() / 2),
+        other => panic!("oldest, newest or middle, not {other}"),
+    };
+    found.expect("there is one")
+}
