@@ -6,6 +6,7 @@
 mod bench;
 mod messages;
 mod serve;
+mod simulate;
 
 use borzoi_client::{Client, ClientOptions};
 use clap::{Args, Parser, Subcommand};
@@ -30,6 +31,8 @@ enum Command {
     Send(messages::Send),
     /// Print messages, one per line.
     Poll(messages::Poll),
+    /// Run simulated clusters, each decided by one seed.
+    Simulate(simulate::Simulate),
     /// Measure a server.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -92,7 +95,9 @@ fn client_command(command: Command) -> anyhow::Result<()> {
             Command::Send(send) => messages::send(send).await,
             Command::Poll(poll) => messages::poll(poll).await,
             Command::Bench(bench) => bench::run(bench).await,
-            Command::Serve(_) => Err(anyhow::anyhow!("serve is not a client command")),
+            Command::Serve(_) | Command::Simulate(_) => {
+                Err(anyhow::anyhow!("not a client command"))
+            }
         }
     })
 }
@@ -100,6 +105,7 @@ fn client_command(command: Command) -> anyhow::Result<()> {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(options) => serve::run(*options),
+        Command::Simulate(options) => simulate::run_command(&options),
         command => match client_command(command) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -14,12 +14,14 @@
 //! inside a run; everything that is random comes from [`random::Dice`], forked per purpose by name,
 //! so that one part drawing more does not change what another part draws.
 
+pub mod batch;
 pub mod checkers;
 pub mod clients;
 pub mod coverage;
 pub mod facts;
 pub mod faults;
 pub mod history;
+pub mod minimise;
 pub mod random;
 pub mod run;
 pub mod scenario;

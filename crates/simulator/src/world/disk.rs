@@ -1,14 +1,15 @@
-//! The disk queues of one shard, with the order that each promises: journal writes one after the
-//! other; a flush when every write submitted before it has ended, beside later writes; the pool in
-//! any order, but requests about one file in theirs.
+//! The disk queues of one shard, with the order that each promises: journal writes overlap, and are
+//! reported in their order; a flush begins when every write submitted before it has been reported,
+//! and runs beside later writes; the pool in any order, but requests about one file in theirs.
 
 use crate::random::Dice;
 use crate::world::queue::Slot;
 use borzoi_storage::disk::{
-    Disk as _, DiskError, DiskErrorKind, DiskOperation, DiskOutcome, DiskQueue, DiskRequest,
-    DiskResult, DiskTicket, execute,
+    Disk as _, DiskError, DiskErrorKind, DiskOutcome, DiskQueue, DiskRequest, DiskResult,
+    DiskTicket, execute,
 };
 use borzoi_storage::sim_disk::{BLOCK_BYTES, SimDisk, SyncInFlight};
+use borzoi_types::limits::JOURNAL_WRITES_IN_FLIGHT_MAX;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -31,11 +32,18 @@ struct Pooled {
     running: bool,
 }
 
+#[derive(Debug)]
+struct Writing {
+    ticket: DiskTicket,
+    request: DiskRequest,
+    running: bool,
+    result: Option<DiskResult>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct DiskQueues {
-    writes: VecDeque<(DiskTicket, DiskRequest)>,
-    writing: bool,
+    writes: VecDeque<Writing>,
     writes_submitted: u64,
     writes_done: u64,
     flushes: VecDeque<Flush>,
@@ -49,7 +57,7 @@ impl DiskQueues {
         match queue {
             DiskQueue::JournalWrite => {
                 self.writes_submitted += 1;
-                self.writes.push_back((ticket, request));
+                self.writes.push_back(Writing { ticket, request, running: false, result: None });
             }
             DiskQueue::JournalFlush => {
                 let after_writes = self.writes_submitted;
@@ -62,9 +70,11 @@ impl DiskQueues {
     /// Starts what may start now; the caller schedules the end of each.
     pub fn start(&mut self, disk: &mut SimDisk) -> Vec<Slot> {
         let mut started = Vec::new();
-        if !self.writing && !self.writes.is_empty() {
-            self.writing = true;
-            started.push(Slot::Write);
+        for write in self.writes.iter_mut().take(JOURNAL_WRITES_IN_FLIGHT_MAX) {
+            if !write.running {
+                write.running = true;
+                started.push(Slot::Write(write.ticket));
+            }
         }
         if !self.flushing
             && let Some(flush) = self.flushes.front_mut()
@@ -92,14 +102,20 @@ impl DiskQueues {
         started
     }
 
-    /// Ends what was started: executes it and gives its result.
-    pub fn finish(&mut self, slot: Slot, disk: &mut SimDisk) -> (DiskTicket, DiskResult) {
+    /// Ends what was started: executes it. Gives the results that may be reported now.
+    pub fn finish(&mut self, slot: Slot, disk: &mut SimDisk) -> Vec<(DiskTicket, DiskResult)> {
         match slot {
-            Slot::Write => {
-                let (ticket, request) = self.writes.pop_front().expect("it was started");
-                self.writing = false;
-                self.writes_done += 1;
-                (ticket, execute(disk, &request))
+            Slot::Write(ticket) => {
+                let mut running = self.writes.iter_mut();
+                let write = running.find(|write| write.ticket == ticket).expect("it was started");
+                write.result = Some(execute(disk, &write.request));
+                let mut ended = Vec::new();
+                while self.writes.front().is_some_and(|write| write.result.is_some()) {
+                    let write = self.writes.pop_front().expect("just seen");
+                    self.writes_done += 1;
+                    ended.push((write.ticket, write.result.expect("just seen")));
+                }
+                ended
             }
             Slot::Flush => {
                 let flush = self.flushes.pop_front().expect("it was started");
@@ -108,13 +124,13 @@ impl DiskQueues {
                     Some(sync) => disk.finish_sync(sync).map(|()| DiskOutcome::Done),
                     None => execute(disk, &flush.request),
                 };
-                (flush.ticket, result)
+                vec![(flush.ticket, result)]
             }
             Slot::Pool(ticket) => {
                 let at = self.pool.iter().position(|pooled| pooled.ticket == ticket);
                 let pooled = self.pool.remove(at.expect("it was started"));
                 assert!(pooled.running, "only what was started ends");
-                (ticket, execute(disk, &pooled.request))
+                vec![(ticket, execute(disk, &pooled.request))]
             }
         }
     }
@@ -122,10 +138,8 @@ impl DiskQueues {
     /// The process is gone: of what was under way each request may have happened, or in part.
     /// What had not started never happens.
     pub fn abandon(mut self, disk: &mut SimDisk, dice: &mut Dice) {
-        if self.writing
-            && let Some((_, request)) = self.writes.pop_front()
-        {
-            partly(disk, &request, dice);
+        for write in self.writes.iter().filter(|write| write.running && write.result.is_none()) {
+            partly(disk, &write.request, dice);
         }
         if self.flushing
             && let Some(Flush { started: Some(sync), .. }) = self.flushes.pop_front()
@@ -173,6 +187,3 @@ fn partly(disk: &mut SimDisk, request: &DiskRequest, dice: &mut Dice) {
 pub fn is_injected(error: &DiskError) -> bool {
     matches!(error.kind, DiskErrorKind::Io | DiskErrorKind::NoSpace | DiskErrorKind::Crashed)
 }
-
-/// The operation that an error is injected into, by how the journal uses it.
-pub const JOURNAL_OPERATIONS: [DiskOperation; 2] = [DiskOperation::Write, DiskOperation::Sync];

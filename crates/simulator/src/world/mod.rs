@@ -196,7 +196,7 @@ impl World {
             Happening::CloseServer(socket) => self.close_arrives(socket),
             Happening::Connected(socket)
             | Happening::ToClient(socket, _)
-            | Happening::CloseClient(socket) => self.to_client(socket, happening),
+            | Happening::CloseClient(socket) => self.deliver_to_client(socket, happening),
             Happening::ClientTick(client, at) => self.client_tick(client, at),
             Happening::Peer { from, shard, to, frame } => self.peer_frame(from, shard, to, frame),
             Happening::LinkUp { node, peer, life } => self.link_up(node, peer, life),
@@ -322,7 +322,7 @@ impl World {
                 let to = Place { shard: usize::from(to.0), ..place };
                 self.push(to, Event::FromShard { from, message });
             }
-            Effect::ToPeer { to, parts } => self.to_peer(place, to, &parts),
+            Effect::ToPeer { to, parts } => self.send_to_peer(place, to, &parts),
             Effect::Password { ticket, address: _, job } => self.password(place, ticket, job),
             Effect::Log(record) => self.logged(&record),
             Effect::Fatal(error) => self.fatal(place, &error),
@@ -365,7 +365,7 @@ impl World {
         for slot in process.cores[place.shard].disk.start(&mut node.disk) {
             let profile = self.profile.disk;
             let mut micros = match slot {
-                Slot::Write => profile.write.draw(&mut self.dice),
+                Slot::Write(_) => profile.write.draw(&mut self.dice),
                 Slot::Flush => profile.flush.draw(&mut self.dice),
                 Slot::Pool(_) => profile.pool.draw(&mut self.dice),
             };
@@ -388,7 +388,7 @@ impl World {
         }
         let Some(process) = &mut node.process else { return };
         let core = &mut process.cores[place.shard];
-        let (ticket, result) = core.disk.finish(slot, &mut node.disk);
+        let ended = core.disk.finish(slot, &mut node.disk);
         if node.disk.is_crashed() {
             let end = self.crash_end.unwrap_or(End::Kill);
             self.end(place.node, end);
@@ -396,7 +396,9 @@ impl World {
             return;
         }
         self.checks.disk_ended(place.node, node);
-        self.push(place, Event::Disk { ticket, result });
+        for (ticket, result) in ended {
+            self.push(place, Event::Disk { ticket, result });
+        }
         self.start_disk(place);
     }
 

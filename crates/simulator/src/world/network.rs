@@ -77,7 +77,7 @@ impl Network {
 
 impl World {
     /// A shard sends a frame to another node.
-    pub(crate) fn to_peer(&mut self, place: Place, to: ReplicaId, parts: &[Bytes]) {
+    pub(crate) fn send_to_peer(&mut self, place: Place, to: ReplicaId, parts: &[Bytes]) {
         let (from, to) = (place.node, usize::from(to.0));
         assert!(from != to && to < self.nodes.len(), "node {from} sends to node {to}");
         let mut all = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// Which request of a shard's disk queues.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Slot {
-    /// The journal write under way.
-    Write,
+    /// A journal write under way.
+    Write(DiskTicket),
     /// The journal flush under way.
     Flush,
     /// A request of the pool.

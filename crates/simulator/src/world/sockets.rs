@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    pub(crate) fn to_client(&mut self, socket: SocketId, happening: Happening) {
+    pub(crate) fn deliver_to_client(&mut self, socket: SocketId, happening: Happening) {
         let Some(known) = self.sockets.get(&socket) else { return };
         let (client, closed) = (known.client, known.client_closed);
         let input = match happening {

@@ -158,7 +158,7 @@ impl World {
             node.disk.set_capacity(None);
         }
         if node.strobe_until > self.now {
-            let step = if self.now.0 / 5_000_000 % 2 == 0 { 150_000 } else { -150_000 };
+            let step = if (self.now.0 / 5_000_000).is_multiple_of(2) { 150_000 } else { -150_000 };
             node.clock.step(step);
             self.queue.after(self.now, 5_000, Happening::Recover(index));
         }
