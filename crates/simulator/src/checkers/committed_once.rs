@@ -31,11 +31,14 @@ impl CommittedOnce {
         true
     }
 
-    /// Operations above `op` were lost by an injected fault that allows it.
-    pub fn forget_above(&mut self, log: LogId, op: Op) {
-        if let Some(known) = self.logs.get_mut(&log) {
-            known.split_off(&op.next());
-        }
+    /// A node alone has lost writes that it may lose: what it has now is what was committed. Gives
+    /// the first operation that is not as before.
+    pub fn restarted(&mut self, log: LogId, now: impl Fn(Op) -> Option<u128>) -> Option<Op> {
+        let known = self.logs.get_mut(&log)?;
+        let changed = known.iter().rev().take_while(|(op, was)| now(**op) != Some(**was)).last();
+        let first = *changed?.0;
+        known.split_off(&first);
+        Some(first)
     }
 
     /// What is committed at an operation.

@@ -227,9 +227,13 @@ impl Checks {
                 let level = self.lanes.durability(look.log);
                 let may_shrink = self.lost[index] && level == Durability::Replicated;
                 self.commit.started(look, may_shrink && nodes.len() == 1);
-                if may_shrink && nodes.len() == 1 {
-                    self.committed.forget_above(look.log, look.replica.commit());
-                    self.same_state.forget_above(look.log, look.replica.commit());
+                let now = |op| look.replica.checksum_at(op);
+                if may_shrink
+                    && nodes.len() == 1
+                    && let Some(first) = self.committed.restarted(look.log, now)
+                {
+                    self.same_state.forget_from(look.log, first);
+                    self.truncation.forget_from(look.log, first);
                 }
             }
         }
@@ -267,7 +271,15 @@ impl Checks {
     fn commits(&mut self, look: LogLook<'_>) {
         let commit = look.replica.commit();
         let seen = self.seen.insert((look.node, look.log), commit);
-        let Some(seen) = seen else { return };
+        let Some(seen) = seen else {
+            // What boot has brought back was committed before, or in its course.
+            for op in look.replica.released().0 + 1..=commit.0 {
+                if let Some(checksum) = look.replica.checksum_at(Op(op)) {
+                    self.committed.commit(look.node, look.log, Op(op), checksum);
+                }
+            }
+            return;
+        };
         for op in seen.0 + 1..=commit.0 {
             let op = Op(op);
             let Some(checksum) = look.replica.checksum_at(op) else { continue };

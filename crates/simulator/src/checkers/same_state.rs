@@ -55,9 +55,9 @@ impl SameState {
         }
     }
 
-    /// Operations above `op` were lost by an injected fault that allows it.
-    pub fn forget_above(&mut self, log: LogId, op: Op) {
-        self.states.retain(|(of, at), _| *of != log || *at <= op);
+    /// Operations from `op` on were lost by an injected fault that allows it.
+    pub fn forget_from(&mut self, log: LogId, op: Op) {
+        self.states.retain(|(of, at), _| *of != log || *at < op);
     }
 }
 

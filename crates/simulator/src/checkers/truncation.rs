@@ -32,6 +32,11 @@ impl Truncation {
         self.holders.entry(key).or_default().insert(node);
     }
 
+    /// Operations from `op` on were lost by an injected fault that allows it.
+    pub fn forget_from(&mut self, log: LogId, op: Op) {
+        self.holders.retain(|(of, at, _), _| *of != log || *at < op);
+    }
+
     /// An operation has committed.
     pub fn commit(&mut self, log: LogId, op: Op, checksum: u128, quorum: usize) {
         let range = (log, op, 0)..=(log, op, u128::MAX);

@@ -52,7 +52,7 @@ fn trailers(disk: &mut SimDisk) -> Vec<(FileName, u64)> {
     for file in disk.list(Directory::Journal).expect("a simulated disk lists").files {
         let Some(bytes) = disk.peek(&file, 0, u64::MAX) else { continue };
         let blocks = bytes.chunks(BLOCK_BYTES).enumerate().skip(2);
-        for (block, content) in blocks.filter(|(_, content)| looks_like_trailer(content)) {
+        for (block, _) in blocks.filter(|(_, content)| looks_like_trailer(content)) {
             found.push((file.clone(), (block * BLOCK_BYTES) as u64));
         }
     }
@@ -129,6 +129,33 @@ impl Story {
                 for file in disk.list(Directory::Checkpoints).expect("it lists").files {
                     disk.flip_bit(&file, 100, 1);
                 }
+                return true;
+            }
+            [
+                "the",
+                "newer",
+                "of",
+                "two",
+                "checkpoints",
+                "of",
+                "each",
+                "log",
+                "of",
+                "node",
+                node,
+                "is",
+                "damaged",
+            ] => {
+                let (_, disk) = self.disk_of(node);
+                let files = disk.list(Directory::Checkpoints).expect("it lists").files;
+                let log = |file: &FileName| match file {
+                    FileName::Checkpoint { log, .. } => Some(*log),
+                    _ => None,
+                };
+                let newer = files.windows(2).filter(|pair| log(&pair[0]) == log(&pair[1]));
+                let newer: Vec<FileName> = newer.map(|pair| pair[1].clone()).collect();
+                assert!(!newer.is_empty(), "no log has two checkpoints");
+                newer.iter().for_each(|file| assert!(disk.flip_bit(file, 100, 1)));
                 return true;
             }
             ["every", "index", "of", "node", node, "is", "damaged"] => {
