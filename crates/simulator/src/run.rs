@@ -211,8 +211,12 @@ pub fn guarded(action: impl FnOnce()) -> Result<(), String> {
 
 fn remember(info: &PanicHookInfo<'_>) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
-    let message =
-        info.payload_as_str().map_or_else(|| "a panic without words".to_owned(), ToOwned::to_owned);
+    let payload = info.payload();
+    let message = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without words");
     PANIC.set(format!("{message} [{place}]"));
 }
 
