@@ -1,5 +1,5 @@
-//! Makes a failing run smaller: fewer nodes, shards, faults, sends, less trouble on the way, as long
-//! as it fails in the same way.
+//! Makes a failing run smaller: fewer nodes, shards, faults, sends, less trouble on the way, as
+//! long as it fails in the same way.
 
 use crate::faults::{FaultKind, Profile};
 use crate::run::{Outcome, run, run_and_explain};

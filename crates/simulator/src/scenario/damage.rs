@@ -62,23 +62,21 @@ fn trailers(disk: &mut SimDisk) -> Vec<(FileName, u64)> {
 impl Story {
     /// Steps that damage something. The node must be down.
     pub(super) fn damages(&mut self, words: &[&str]) -> bool {
-        let (node, file, offset) = match words {
-            [
-                "a",
-                "bit",
-                "flips",
-                "in",
-                "the",
-                part,
-                "of",
-                "the",
-                which,
-                "record",
-                "of",
-                "node",
-                node,
-            ] => {
-                let (node, disk) = self.disk_of(node);
+        let Some((node, file, offset)) = self.flip(words) else { return self.ruin(words) };
+        let disk = &mut self.world.nodes[node].disk;
+        assert!(disk.flip_bit(&file, offset, 3), "{file} has no byte {offset}");
+        true
+    }
+
+    /// Where a bit flips, if a step says so.
+    fn flip(&mut self, words: &[&str]) -> Option<(usize, FileName, u64)> {
+        let (target, node) = match words {
+            ["a", "bit", "flips", "in", target @ .., "of", "node", node] => (target, node),
+            _ => return None,
+        };
+        let (node, disk) = self.disk_of(node);
+        let (file, offset) = match target {
+            ["the", part, "of", "the", which, "record"] => {
                 let all = records(disk);
                 let found = pick(&all, which);
                 let within = match *part {
@@ -87,76 +85,48 @@ impl Story {
                     "end" => found.bytes - 9,
                     other => panic!("a record has no {other}"),
                 };
-                (node, found.file.clone(), found.offset + within)
+                (found.file.clone(), found.offset + within)
             }
-            ["a", "bit", "flips", "in", "the", which, "trailer", "of", "node", node] => {
-                let (node, disk) = self.disk_of(node);
+            ["the", which, "trailer"] => {
                 let all = trailers(disk);
                 let (file, offset) = pick(&all, which);
-                (node, file.clone(), offset + 20)
+                (file.clone(), offset + 20)
             }
-            ["a", "bit", "flips", "in", "the", which, "checkpoint", "of", "node", node] => {
-                let (node, disk) = self.disk_of(node);
-                let all = disk.list(Directory::Checkpoints).expect("it lists").files;
-                (node, pick(&all, which).clone(), 100)
-            }
-            ["a", "bit", "flips", "in", "the", which, "segment", "of", "node", node] => {
-                let (node, disk) = self.disk_of(node);
+            ["the", which, "checkpoint"] => (pick(&checkpoints(disk), which).clone(), 100),
+            ["the", which, "segment"] => {
                 let mut all = disk.list(Directory::Segments).expect("it lists").files;
                 all.retain(|file| matches!(file, FileName::Segment { .. }));
-                (node, pick(&all, which).clone(), 5_000)
+                (pick(&all, which).clone(), 5_000)
             }
-            [
-                "a",
-                "bit",
-                "flips",
-                "in",
-                "copy",
-                copy,
-                "of",
-                "the",
-                "superblock",
-                "of",
-                "node",
-                node,
-            ] => {
-                let (node, _) = self.disk_of(node);
+            ["copy", copy, "of", "the", "superblock"] => {
                 let copy: u64 = copy.parse().expect("a number of a copy");
-                (node, FileName::Superblock, copy * BLOCK_BYTES as u64 + 40)
+                (FileName::Superblock, copy * BLOCK_BYTES as u64 + 40)
             }
+            other => panic!("where is {other:?}?"),
+        };
+        Some((node, file, offset))
+    }
+
+    /// Steps that damage more than a bit.
+    fn ruin(&mut self, words: &[&str]) -> bool {
+        match words {
             ["every", "checkpoint", "of", "node", node, "is", "damaged"] => {
                 let (_, disk) = self.disk_of(node);
-                for file in disk.list(Directory::Checkpoints).expect("it lists").files {
+                for file in checkpoints(disk) {
                     disk.flip_bit(&file, 100, 1);
                 }
-                return true;
             }
-            [
-                "the",
-                "newer",
-                "of",
-                "two",
-                "checkpoints",
-                "of",
-                "each",
-                "log",
-                "of",
-                "node",
-                node,
-                "is",
-                "damaged",
-            ] => {
+            ["each", "log's", "newer", "checkpoint", "of", "node", node, "is", "damaged"] => {
                 let (_, disk) = self.disk_of(node);
-                let files = disk.list(Directory::Checkpoints).expect("it lists").files;
                 let log = |file: &FileName| match file {
                     FileName::Checkpoint { log, .. } => Some(*log),
                     _ => None,
                 };
+                let files = checkpoints(disk);
                 let newer = files.windows(2).filter(|pair| log(&pair[0]) == log(&pair[1]));
                 let newer: Vec<FileName> = newer.map(|pair| pair[1].clone()).collect();
                 assert!(!newer.is_empty(), "no log has two checkpoints");
                 newer.iter().for_each(|file| assert!(disk.flip_bit(file, 100, 1)));
-                return true;
             }
             ["every", "index", "of", "node", node, "is", "damaged"] => {
                 let (_, disk) = self.disk_of(node);
@@ -164,24 +134,19 @@ impl Story {
                 for file in files.iter().filter(|f| matches!(f, FileName::SegmentIndex { .. })) {
                     disk.flip_bit(file, 30, 1);
                 }
-                return true;
             }
             ["the", "superblock", "of", "node", node, "is", "gone"] => {
                 let (_, disk) = self.disk_of(node);
                 disk.remove(&FileName::Superblock).expect("it can be removed");
-                return true;
             }
             ["the", "disk", "of", "node", node, "is", "empty"] => {
                 let (node, disk) = self.disk_of(node);
                 let identity = disk.identity();
                 *disk = SimDisk::new(identity);
                 self.world.forget_what_was_known(node);
-                return true;
             }
             _ => return false,
-        };
-        let disk = &mut self.world.nodes[node].disk;
-        assert!(disk.flip_bit(&file, offset, 3), "{file} has no byte {offset}");
+        }
         true
     }
 
@@ -190,6 +155,10 @@ impl Story {
         assert!(!self.world.nodes[node].is_up(), "the node is down meanwhile");
         (node, &mut self.world.nodes[node].disk)
     }
+}
+
+fn checkpoints(disk: &mut SimDisk) -> Vec<FileName> {
+    disk.list(Directory::Checkpoints).expect("a simulated disk lists").files
 }
 
 fn pick<'a, T>(all: &'a [T], which: &str) -> &'a T {

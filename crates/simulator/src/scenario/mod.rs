@@ -13,8 +13,8 @@
 //! orders holds every confirmed message
 //! ```
 //!
-//! A line is one step; a line that starts with `#` is for the reader. Steps wait until what they say
-//! has happened, unless they say otherwise ("are being sent").
+//! A line is one step; a line that starts with `#` is for the reader. Steps wait until what they
+//! say has happened, unless they say otherwise ("are being sent").
 
 mod damage;
 mod hand;
