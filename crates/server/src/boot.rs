@@ -58,6 +58,7 @@ fn options(settings: &Settings, shards: u16, bound: SocketAddr) -> BootOptions {
     BootOptions {
         replica: ReplicaId(0),
         replica_count: 1,
+        formed: None,
         lanes: Lanes {
             persisted: u32::from(settings.lanes_persisted),
             replicated: u32::from(settings.lanes_replicated),

@@ -17,10 +17,12 @@
 //! The record stands above the log's head, so that no checkpoint taken before the jump releases it.
 
 mod error;
+pub mod formation;
 mod logs;
 mod run;
 
 pub use error::BootError;
+pub use formation::{Beginning, Formation, FormationEvent, begin};
 
 use crate::back::metadata_log::MetadataLog;
 use crate::back::shared::Shared;
@@ -36,11 +38,12 @@ use borzoi_consensus::{Anchor, Options as ReplicaOptions, Timeouts};
 use borzoi_metadata::{Genesis, Layout, Metadata, PasswordHash};
 use borzoi_storage::cache::{CacheOptions, SegmentCache};
 use borzoi_storage::checkpoint::Checkpoint;
-use borzoi_storage::disk::Disk;
+use borzoi_storage::disk::{Directory, Disk, FileName};
 use borzoi_storage::generation::{FormatOptions, GenerationOptions, begin_generation, format};
 use borzoi_storage::journal::{Journal, JournalOptions};
 use borzoi_storage::recovery::{Finding, Recovered, RecoveryError, recover};
-use borzoi_types::{ClusterId, Duration, LogId, Now, Op, ReplicaId, ShardId};
+use borzoi_storage::superblock::Superblock;
+use borzoi_types::{ClusterId, Duration, LogId, Now, Op, ReplicaId, ShardId, View};
 use borzoi_wire::Name;
 use logs::{BootLog, read_logs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +66,9 @@ pub struct BootOptions {
     pub replica_count: u8,
     /// Lanes of the cluster, when the directory is to be formatted.
     pub lanes: Lanes,
+    /// What the nodes of the cluster have agreed on, when the directory is to be formatted. A solo
+    /// node agrees with itself.
+    pub formed: Option<Formed>,
     /// Shards of this start.
     pub shards: u16,
     /// Sizes of each shard's journal.
@@ -87,6 +93,7 @@ impl BootOptions {
             replica: ReplicaId(0),
             replica_count: 1,
             lanes: Lanes { persisted: 8, replicated: 8 },
+            formed: None,
             shards,
             journal: JournalOptions::default(),
             cache: CacheOptions::default(),
@@ -95,6 +102,23 @@ impl BootOptions {
             park_age_max: Duration::from_secs(2),
             front: FrontOptions::default(),
         }
+    }
+}
+
+/// What nodes agree on before one of them is formatted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Formed {
+    /// The incarnation of the cluster.
+    pub cluster: ClusterId,
+    /// For a node that joins a cluster: the view of each log that it begins in.
+    pub views: BTreeMap<LogId, View>,
+}
+
+impl Formed {
+    /// Every node of the roster is new, and each will carry this incarnation.
+    #[must_use]
+    pub const fn founded(cluster: ClusterId) -> Self {
+        Self { cluster, views: BTreeMap::new() }
     }
 }
 
@@ -140,15 +164,20 @@ pub fn boot(
         replicated: u32::from(superblock.lanes_replicated),
     };
     if superblock.generation == 0 {
-        write_genesis(disk, lanes, seams)?;
+        write_genesis(disk, lanes, superblock.is_solo(), seams)?;
     }
     let mut logs = read_logs(disk, &recovered, lanes)?;
+    if superblock.generation == 0
+        && let Some(formed) = &options.formed
+    {
+        logs.values_mut().for_each(|log| log.join(&formed.views));
+    }
     let carried = carry(&logs, options.shards);
     let solo = superblock.replica_count == 1;
     let generation = GenerationOptions {
         shards: options.shards,
         journal: options.journal,
-        must_learn: if solo { BTreeSet::new() } else { must_learn(&recovered, lanes) },
+        must_learn: if solo { BTreeSet::new() } else { must_learn(&logs) },
         salt_seed: random.next_u64(),
     };
     let journals = begin_generation(disk, &recovered, &generation, carried)?.journals;
@@ -184,9 +213,14 @@ fn open(
         recovered => return Ok((recovered?, false)),
     }
     let lanes = |count: u32| u16::try_from(count).expect("limited to LANES_MAX");
-    let cluster = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+    let minted = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+    let cluster = match &options.formed {
+        Some(formed) => formed.cluster,
+        None if options.replica_count == 1 => ClusterId(minted.max(1)),
+        None => return Err(BootError::NotFormed { replica_count: options.replica_count }),
+    };
     let wanted = FormatOptions {
-        cluster: ClusterId(cluster),
+        cluster,
         replica: options.replica,
         replica_count: options.replica_count,
         lanes_persisted: lanes(options.lanes.persisted),
@@ -202,8 +236,23 @@ fn open(
 fn write_genesis(
     disk: &mut dyn Disk,
     lanes: Lanes,
+    solo: bool,
     seams: &mut dyn BootSeams,
 ) -> Result<(), BootError> {
+    let checkpoints = disk.list(Directory::Checkpoints)?.files;
+    let metadata =
+        |file: &FileName| matches!(file, FileName::Checkpoint { log, .. } if log.is_metadata());
+    if !solo && checkpoints.iter().any(metadata) {
+        return Ok(()); // What the nodes agreed on.
+    }
+    let checkpoint = genesis(lanes, seams)?;
+    let parts = checkpoint.encode();
+    disk.durable_replace(&checkpoint.file(), parts.parts())?;
+    Ok(())
+}
+
+/// The metadata that a cluster begins with.
+fn genesis(lanes: Lanes, seams: &mut dyn BootSeams) -> Result<Checkpoint, BootError> {
     let root = seams.root_user();
     let layout = Layout { persisted: lanes.persisted, replicated: lanes.replicated };
     if !layout.is_valid() {
@@ -211,16 +260,13 @@ fn write_genesis(
     }
     let genesis = Genesis { layout, root_name: root.name, root_password: root.password };
     let metadata = Metadata::format(genesis);
-    let checkpoint = Checkpoint {
+    Ok(Checkpoint {
         log: LogId::METADATA,
         op: Op::ZERO,
         prepare_checksum: 0,
         owner: metadata.encode_snapshot().into(),
         partitions: Vec::new(),
-    };
-    let parts = checkpoint.encode();
-    disk.durable_replace(&checkpoint.file(), parts.parts())?;
-    Ok(())
+    })
 }
 
 /// Per shard, what the new generation holds from the start.
@@ -236,8 +282,11 @@ fn carry(
 }
 
 /// Logs whose acknowledged operations may be missing here: they learn from a peer before they vote.
-fn must_learn(recovered: &Recovered, lanes: Lanes) -> BTreeSet<LogId> {
-    if recovered.trusted { recovered.superblock.must_learn.clone() } else { lanes.logs().collect() }
+/// Their first record in the new generation says so too; the record that a log writes once it has
+/// learned is what clears the mark.
+fn must_learn(logs: &BTreeMap<LogId, BootLog>) -> BTreeSet<LogId> {
+    let marked = logs.iter().filter(|(_, boot)| boot.settled.view_state.must_learn);
+    marked.map(|(log, _)| *log).collect()
 }
 
 fn restore_metadata(logs: &BTreeMap<LogId, BootLog>, lanes: Lanes) -> Result<Metadata, BootError> {
@@ -271,7 +320,7 @@ impl Starting<'_> {
             replica_count: superblock.replica_count,
             shard,
             shards: self.options.shards,
-            generation: superblock.generation + 1,
+            generation: life_of(superblock),
             lanes: self.lanes,
             offset_reservation_lease: self.options.offset_reservation_lease,
             checkpoint_interval: self.options.checkpoint_interval,
@@ -285,7 +334,7 @@ impl Starting<'_> {
             shard,
             shards: self.options.shards,
             replica: superblock.replica,
-            generation: superblock.generation + 1,
+            generation: life_of(superblock),
             ..self.options.front.clone()
         }
     }
@@ -351,6 +400,11 @@ impl Starting<'_> {
         host.note_timestamp(boot.rest.timestamp);
         ((host, applied), boot.rest)
     }
+}
+
+/// The number of this life of the node, in the order of its lives: the epoch above the generation.
+fn life_of(superblock: &Superblock) -> u64 {
+    u64::from(superblock.epoch) << 32 | (superblock.generation + 1)
 }
 
 /// Lanes spread over the nodes by their numbers, so that every node leads its share.

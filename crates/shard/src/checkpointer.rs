@@ -2,9 +2,9 @@
 //!
 //! One checkpoint at a time per log, and [`CHECKPOINTS_IN_FLIGHT_MAX`] per shard: each waits for
 //! the device several times, and the journal fills meanwhile. A log is chosen when the journal
-//! wants its oldest records released, or when the interval has passed since it first changed. Two checkpoints are kept per
-//! log and the journal is released up to the older, so a damaged newest one costs nothing but
-//! replay.
+//! wants its oldest records released, or when the interval has passed since it first changed. Two
+//! checkpoints are kept per log and the journal is released up to the older, so a damaged newest
+//! one costs nothing but replay.
 //!
 //! Invariants:
 //! - released <= older checkpoint <= newest checkpoint <= applied, per log;
@@ -12,7 +12,7 @@
 
 use borzoi_types::limits::CHECKPOINTS_IN_FLIGHT_MAX;
 use borzoi_types::{Duration, LogId, Mono, Op};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The durable checkpoints of one log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,6 +57,8 @@ pub struct Checkpointer {
     interval: Duration,
     kept: BTreeMap<LogId, Kept>,
     active: BTreeMap<LogId, Op>,
+    /// Logs of which a peer wants a newer one.
+    wanted: BTreeSet<LogId>,
     counters: CheckpointCounters,
 }
 
@@ -71,7 +73,8 @@ impl Checkpointer {
             entry.older = entry.newest;
             entry.newest = Some(*op);
         }
-        Self { interval, kept, active: BTreeMap::new(), counters: CheckpointCounters::default() }
+        let (active, wanted) = (BTreeMap::new(), BTreeSet::new());
+        Self { interval, kept, active, wanted, counters: CheckpointCounters::default() }
     }
 
     /// The operation at which a checkpoint of `log` is under way.
@@ -101,6 +104,29 @@ impl Checkpointer {
     #[must_use]
     pub fn newest(&self, log: LogId) -> Option<Op> {
         self.kept.get(&log).and_then(|kept| kept.newest)
+    }
+
+    /// Whether the checkpoint of `log` at `op` is one of those that are kept.
+    #[must_use]
+    pub fn keeps(&self, log: LogId, op: Op) -> bool {
+        self.kept.get(&log).is_some_and(|kept| [kept.older, kept.newest].contains(&Some(op)))
+    }
+
+    /// A peer could use a newer checkpoint of `log` than there is: the next one is taken soon.
+    pub fn want(&mut self, log: LogId) {
+        self.wanted.insert(log);
+    }
+
+    /// A peer's checkpoint was made durable here and is the newest one.
+    pub fn installed(&mut self, log: LogId, op: Op) -> Durable {
+        assert!(!self.active.contains_key(&log), "none is under way");
+        let kept = self.kept.entry(log).or_default();
+        let remove = kept.older.filter(|_| kept.newest.is_some());
+        kept.older = kept.newest;
+        kept.newest = Some(op);
+        kept.changed = None;
+        assert!(kept.older < kept.newest, "checkpoints go forward");
+        Durable { release_through: kept.older, remove }
     }
 
     /// A log stands at `applied`: whether it has changed since its newest checkpoint, one under way
@@ -142,7 +168,8 @@ impl Checkpointer {
             return None;
         }
         let mut nudge = None;
-        for log in wanted.iter().filter(|log| !self.active.contains_key(log)) {
+        let asked = wanted.iter().chain(&self.wanted);
+        for log in asked.filter(|log| !self.active.contains_key(log)) {
             let Some(applied) = applied(*log) else { continue };
             let kept = self.kept.get(log).copied().unwrap_or_default();
             if applied > kept.newest.unwrap_or(Op::ZERO) {
@@ -173,6 +200,7 @@ impl Checkpointer {
         let kept = self.kept.entry(log).or_default();
         assert!(kept.newest.is_none_or(|newest| newest < op), "checkpoints go forward");
         kept.changed = None;
+        self.wanted.remove(&log);
         let before = self.active.insert(log, op);
         assert!(before.is_none(), "one at a time per log");
     }

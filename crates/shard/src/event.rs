@@ -423,6 +423,16 @@ pub enum FatalError {
     /// a failed flush must not be trusted or retried.
     #[error("the journal cannot be written: {0}")]
     Journal(DiskError),
+    /// Another node has seen a later life of this one: the data directory is an old copy. What was
+    /// acknowledged since is not in it, so it must not take part.
+    #[error(
+        "node {node} has seen a later state of this node: the data directory was restored from a \
+         copy; move it away and start empty, so that the node joins the cluster anew"
+    )]
+    Outdated {
+        /// Who has seen it.
+        node: ReplicaId,
+    },
     /// A checkpoint, segment or removal failed for a reason other than a full disk.
     #[error("the data directory cannot be written: {0}")]
     Disk(DiskError),

@@ -9,6 +9,8 @@
 //!   it depends on (an offset reservation) is durable.
 //! - Records enter the journal in the order in which the replica asked for them.
 //! - What waits for the journal waits in sequence order, so progress is popped from the front.
+//! - What a full journal did not take is kept, in order, and taken when there is room: nothing the
+//!   replica asked for is forgotten.
 
 use borzoi_consensus::{
     Effect as ReplicaEffect, Event as ReplicaEvent, Message, Options, Prepare, PrepareKind,
@@ -107,6 +109,8 @@ pub struct LogHost {
     appended: VecDeque<Appended>,
     views_written: VecDeque<ViewWritten>,
     wanted: Vec<ReplicaEffect>,
+    /// Appends that found no room in the journal. Bounded by what a replica may have in flight.
+    stalled: VecDeque<ReplicaEffect>,
     timestamp: Micros,
 }
 
@@ -133,6 +137,7 @@ impl LogHost {
             appended: VecDeque::new(),
             views_written: VecDeque::new(),
             wanted,
+            stalled: VecDeque::new(),
             timestamp,
         }
     }
@@ -152,7 +157,26 @@ impl LogHost {
     /// Whether anything waits for the journal.
     #[must_use]
     pub fn waits_for_journal(&self) -> bool {
-        !self.appended.is_empty() || !self.views_written.is_empty()
+        !self.appended.is_empty() || !self.views_written.is_empty() || self.is_stalled()
+    }
+
+    /// Whether the journal had no room for something: [`Self::retry_stalled`] when it may have.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    /// Begins a read round, and says what to send to whom so that peers echo it.
+    pub fn begin_round(&mut self) -> (u64, Vec<(ReplicaId, Message)>) {
+        let round = self.replica.begin_round();
+        let peers = (0..self.replica.replica_count()).map(ReplicaId);
+        let messages = peers.filter_map(|peer| Some((peer, self.replica.heartbeat_for(peer)?)));
+        (round, messages.collect())
+    }
+
+    /// What a loss epoch is to know of this replica.
+    pub fn set_attachment(&mut self, attachment: Bytes) {
+        self.replica.set_attachment(attachment);
     }
 
     /// Whether the replica wants something executed.
@@ -221,8 +245,13 @@ impl LogHost {
     ) {
         for wish in core::mem::take(&mut self.wanted) {
             match wish {
-                ReplicaEffect::Append(prepare) => self.append(&prepare, journal, before, out),
-                ReplicaEffect::PersistViewState(state) => self.persist_view(&state, journal, out),
+                ReplicaEffect::Append(_) | ReplicaEffect::PersistViewState(_) => {
+                    if self.is_stalled() {
+                        self.stalled.push_back(wish);
+                    } else if let Err(error) = self.write(&wish, journal, before) {
+                        self.refused(wish, error, out);
+                    }
+                }
                 ReplicaEffect::Commit(prepare) => out.push(HostOutput::Committed(prepare)),
                 ReplicaEffect::Send { to, message } => out.push(HostOutput::Send { to, message }),
                 ReplicaEffect::Fetch { op, checksum } => {
@@ -233,6 +262,42 @@ impl LogHost {
                     out.push(HostOutput::StateTransfer { from, at_least, diverged });
                 }
             }
+        }
+    }
+
+    /// Appends what found no room before, as far as there is room now.
+    pub fn retry_stalled(
+        &mut self,
+        journal: &mut Journal,
+        before: &mut dyn BeforeAppend,
+        out: &mut Vec<HostOutput>,
+    ) {
+        while let Some(wish) = self.stalled.pop_front() {
+            match self.write(&wish, journal, before) {
+                Ok(()) => {}
+                Err(AppendError::Full { .. }) => return self.stalled.push_front(wish),
+                Err(error) => return out.push(HostOutput::JournalRefused(error)),
+            }
+        }
+    }
+
+    fn refused(&mut self, wish: ReplicaEffect, error: AppendError, out: &mut Vec<HostOutput>) {
+        if matches!(error, AppendError::Full { .. }) {
+            self.stalled.push_back(wish);
+        }
+        out.push(HostOutput::JournalRefused(error));
+    }
+
+    fn write(
+        &mut self,
+        wish: &ReplicaEffect,
+        journal: &mut Journal,
+        before: &mut dyn BeforeAppend,
+    ) -> Result<(), AppendError> {
+        match wish {
+            ReplicaEffect::Append(prepare) => self.append(prepare, journal, before),
+            ReplicaEffect::PersistViewState(state) => self.persist_view(state, journal),
+            _ => unreachable!("only records are written"),
         }
     }
 
@@ -264,41 +329,30 @@ impl LogHost {
         prepare: &Arc<Prepare>,
         journal: &mut Journal,
         before: &mut dyn BeforeAppend,
-        out: &mut Vec<HostOutput>,
-    ) {
+    ) -> Result<(), AppendError> {
         assert_eq!(prepare.header.log, self.log);
         self.timestamp = self.timestamp.max(prepare.header.timestamp);
-        let appended = before.before_append(prepare, journal).and_then(|durable_first| {
-            // Room for operations of clients was asked for before they were proposed; whatever
-            // consensus itself appends may use the reserved share.
-            let sequence =
-                journal.append(prepare_record(prepare), self.level, RecordClass::Reserved)?;
-            assert!(durable_first < sequence, "what it depends on stands before it");
-            Ok(Appended {
-                op: prepare.header.op,
-                checksum: prepare.header.checksum,
-                sequence,
-                durable_first,
-            })
-        });
-        match appended {
-            Ok(appended) => self.appended.push_back(appended),
-            Err(error) => out.push(HostOutput::JournalRefused(error)),
-        }
+        let durable_first = before.before_append(prepare, journal)?;
+        // Room for operations of clients was asked for before they were proposed; whatever
+        // consensus itself appends may use the reserved share.
+        let sequence =
+            journal.append(prepare_record(prepare), self.level, RecordClass::Reserved)?;
+        assert!(durable_first < sequence, "what it depends on stands before it");
+        let (op, checksum) = (prepare.header.op, prepare.header.checksum);
+        self.appended.push_back(Appended { op, checksum, sequence, durable_first });
+        Ok(())
     }
 
     fn persist_view(
         &mut self,
         state: &ViewState,
         journal: &mut Journal,
-        out: &mut Vec<HostOutput>,
-    ) {
+    ) -> Result<(), AppendError> {
         let (view, log_view) = (state.view, state.log_view);
         let record = view_state_record(state);
-        match journal.append(record, Durability::Persisted, RecordClass::Reserved) {
-            Ok(sequence) => self.views_written.push_back(ViewWritten { view, log_view, sequence }),
-            Err(error) => out.push(HostOutput::JournalRefused(error)),
-        }
+        let sequence = journal.append(record, Durability::Persisted, RecordClass::Reserved)?;
+        self.views_written.push_back(ViewWritten { view, log_view, sequence });
+        Ok(())
     }
 }
 

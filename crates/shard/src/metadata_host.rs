@@ -62,6 +62,11 @@ impl MetadataHost {
         !core::mem::replace(&mut self.feeding, true)
     }
 
+    /// The state was replaced: the feed starts again.
+    pub(crate) fn restart_feed(&mut self) {
+        self.feeding = false;
+    }
+
     /// Queues a command; false if it is refused.
     pub(crate) fn queue(&mut self, asker: Asker, body: Bytes) -> bool {
         if !self.serving || self.queued.len() >= METADATA_COMMANDS_QUEUED_MAX {

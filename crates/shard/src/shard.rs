@@ -124,6 +124,10 @@ impl Shard {
                 BackOutput::Forwarded { from, message } => FrontEvent::Forwarded { from, message },
                 BackOutput::PeerLink { peer, up } => FrontEvent::PeerLink { peer, up },
                 BackOutput::Leader { log, leader } => FrontEvent::Leader { log, leader },
+                BackOutput::MetadataInstalled { op, state } => {
+                    FrontEvent::MetadataInstalled { op, state }
+                }
+                BackOutput::MetadataRead { token, op } => FrontEvent::MetadataRead { token, op },
                 BackOutput::MetadataServing(serving) => FrontEvent::MetadataServing(serving),
             };
             self.front.handle(now, event, &mut self.back, effects);

@@ -61,6 +61,18 @@ pub enum FormatError {
 /// # Errors
 /// [`FormatError`]; a crash inside leaves a directory that can be formatted again.
 pub fn format(disk: &mut dyn Disk, options: &FormatOptions) -> Result<(), FormatError> {
+    format_as(disk, options, 0)
+}
+
+/// As [`format`], for a node that joins its cluster for the `epoch`th time with an empty directory.
+///
+/// # Errors
+/// As [`format`].
+pub fn format_as(
+    disk: &mut dyn Disk,
+    options: &FormatOptions,
+    epoch: u32,
+) -> Result<(), FormatError> {
     let lanes = u32::from(options.lanes_persisted) + u32::from(options.lanes_replicated);
     assert!(lanes <= LANES_MAX, "the configuration bounds the lanes");
     assert!(usize::from(options.replica_count) <= REPLICAS_MAX, "and the roster");
@@ -79,6 +91,7 @@ pub fn format(disk: &mut dyn Disk, options: &FormatOptions) -> Result<(), Format
         lanes_replicated: options.lanes_replicated,
         generation: 0,
         nonce: 0,
+        epoch,
         shards: 0,
         boot_id: None,
         device: 0,

@@ -48,7 +48,7 @@ const _: () = assert!(SUPERBLOCK_QUORUM * 2 == SUPERBLOCK_COPIES);
 ///  48 nonce u64            56 device u64           64 inode u64
 ///  72 boot id, 16 bytes    88 flags u8 (1 boot id present, 2 write failed)
 ///  89 replica u8           90 replica count u8     91 zero u8
-///  92 persisted lanes u16  94 replicated lanes u16 96 shards u16   98 zeros, 6 bytes
+///  92 persisted lanes u16  94 replicated lanes u16 96 shards u16   98 epoch u32, 102 zeros
 /// 104 features u64
 /// 112 checksum u128 of bytes 0..112 and 128..2312
 /// 128 must-learn: one bit per log, log n is bit n % 8 of byte 128 + n / 8; up to byte 264
@@ -72,6 +72,9 @@ pub struct Superblock {
     pub generation: u64,
     /// Which attempt to begin that generation held; its journal files carry it.
     pub nonce: u64,
+    /// How often this node of the roster has joined its cluster with an empty directory: its
+    /// generations begin again then, and peers tell the lives apart by this.
+    pub epoch: u32,
     /// Shards that wrote the live generation; 0 before the first start.
     pub shards: u16,
     /// Boot in which the live generation began.
@@ -161,6 +164,7 @@ impl Superblock {
         put(92, &self.lanes_persisted.to_le_bytes());
         put(94, &self.lanes_replicated.to_le_bytes());
         put(96, &self.shards.to_le_bytes());
+        put(98, &self.epoch.to_le_bytes());
         put(104, &self.features.to_le_bytes());
         for log in &self.must_learn {
             assert!(log.get() <= LANES_MAX, "there are no more logs than this");
@@ -207,6 +211,7 @@ impl Superblock {
             lanes_replicated: read.u16(94),
             generation: read.u64(40),
             nonce: read.u64(48),
+            epoch: read.u32(98),
             shards,
             boot_id: (block[88] & FLAG_BOOT_ID != 0).then_some(boot_id),
             device: read.u64(56),

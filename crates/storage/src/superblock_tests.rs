@@ -12,6 +12,7 @@ fn sample(sequence: u64) -> Superblock {
         lanes_replicated: 8,
         generation: 7,
         nonce: 0xfeed,
+        epoch: 5,
         shards: 2,
         boot_id: Some([9; 16]),
         device: 64_768,

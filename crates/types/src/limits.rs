@@ -48,6 +48,17 @@ pub const REPLICAS_MAX: usize = 7;
 /// One frame between nodes: the largest prepare with its header and the frame's own.
 pub const PEER_FRAME_BYTES_MAX: usize = PREPARE_BODY_BYTES_MAX + 4 * 1024;
 
+/// Bytes of one chunk of a state transfer: what a link carries between two control frames.
+pub const TRANSFER_CHUNK_BYTES: usize = 128 * 1024;
+
+/// Chunks of a state transfer that are asked for or being written: 2 MiB, enough for a link and a
+/// disk to be busy at the same time.
+pub const TRANSFER_CHUNKS_IN_FLIGHT_MAX: usize = 16;
+
+/// Chunks that one shard reads for peers at a time: two transfers at full speed. More questions
+/// are not answered and come again.
+pub const TRANSFER_READS_MAX: usize = 32;
+
 /// Lanes of one cluster: beyond this a lane stops being cheap to keep idle.
 pub const LANES_MAX: u32 = 1_024;
 

@@ -10,7 +10,7 @@
 //! something to say is in `speaking`.
 
 use crate::options::ShardOptions;
-use crate::peer::frame::{FrameFault, PEER_HEADER_BYTES, PeerHeader, Recipient};
+use crate::peer::frame::{FrameFault, FrameKind, PEER_HEADER_BYTES, PeerHeader, Recipient};
 use crate::peer::{Destination, PeerMessage};
 use borzoi_types::limits::REPLICAS_MAX;
 use borzoi_types::{Duration, LogId, Mono, ReplicaId, ShardId};
@@ -53,6 +53,8 @@ struct Link {
     heard: Option<Mono>,
     /// The highest generation the peer has shown.
     generation: u64,
+    /// When the peer was last told that its frames are of an earlier life.
+    warned: Option<Mono>,
     /// Logs that may have something to say with the next heartbeat.
     speaking: BTreeSet<LogId>,
 }
@@ -158,7 +160,9 @@ impl Links {
     ) -> Result<(PeerHeader, PeerMessage), FrameFault> {
         let (header, body) = PeerHeader::check(frame, from, &self.own)?;
         let link = &self.links[usize::from(from.get())];
-        if header.generation < link.generation {
+        // A node without state speaks of itself before it knows of its earlier lives.
+        let joins = header.kind == FrameKind::Join;
+        if header.generation < link.generation && !joins {
             return Err(FrameFault::Replayed);
         }
         let message = PeerMessage::decode(&header, body)?;
@@ -167,7 +171,9 @@ impl Links {
         {
             return Err(FrameFault::Unknown);
         }
-        self.links[usize::from(from.get())].generation = header.generation;
+        if !joins {
+            self.links[usize::from(from.get())].generation = header.generation;
+        }
         Ok((header, message))
     }
 
@@ -194,6 +200,12 @@ impl Links {
         self.counters.passed_on += 1;
     }
 
+    /// The highest generation that `peer` has shown; 0 if none.
+    #[must_use]
+    pub fn generation_of(&self, peer: ReplicaId) -> u64 {
+        self.links[usize::from(peer.get())].generation
+    }
+
     /// Something intact came from `peer`.
     pub fn heard(&mut self, peer: ReplicaId, now: Mono) {
         let link = &mut self.links[usize::from(peer.get())];
@@ -209,6 +221,16 @@ impl Links {
     /// The link came up or went down.
     pub fn set_up(&mut self, peer: ReplicaId, up: bool) {
         self.links[usize::from(peer.get())].up = up;
+    }
+
+    /// Whether to tell `peer` now that its frames are of an earlier life: at most once a second.
+    pub fn take_warning(&mut self, peer: ReplicaId, now: Mono) -> bool {
+        let link = &mut self.links[usize::from(peer.get())];
+        let due = link.warned.is_none_or(|at| now.since(at) >= Duration::from_secs(1));
+        if due {
+            link.warned = Some(now);
+        }
+        due
     }
 
     /// Whether the link is up.

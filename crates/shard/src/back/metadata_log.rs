@@ -2,8 +2,11 @@
 
 use super::MetadataCommit;
 use super::shared::Shared;
+use super::transfer::Wish;
+use crate::back::BackOutput;
 use crate::event::{FatalError, LogEntry, LogLevel};
 use crate::lane::api::Refusal;
+use crate::lane::rounds::ReadRounds;
 use crate::log_host::{HostOutput, LogHost, NothingBefore, is_for_user};
 use crate::peer::PeerMessage;
 use borzoi_consensus::{Anchor, Event as ReplicaEvent, HEADER_BYTES, Role};
@@ -17,6 +20,8 @@ pub struct MetadataLog {
     /// The last operation handed to the front.
     applied: Anchor,
     serving: bool,
+    /// Questions for the commit point that wait for proof that this node still leads.
+    rounds: ReadRounds<u64>,
 }
 
 impl MetadataLog {
@@ -24,7 +29,7 @@ impl MetadataLog {
     #[must_use]
     pub fn new(host: LogHost, applied: Anchor) -> Self {
         assert_eq!(host.log(), LogId::METADATA);
-        Self { host, applied, serving: false }
+        Self { host, applied, serving: false, rounds: ReadRounds::default() }
     }
 
     /// The last operation handed to the front.
@@ -73,6 +78,55 @@ impl MetadataLog {
         })
     }
 
+    /// Takes over a peer's state; the front is given it.
+    pub fn install(&mut self, anchor: Anchor, state: Body, shared: &mut Shared) {
+        assert!(!self.serving, "who leads has nothing to learn");
+        self.applied = anchor;
+        shared.output(BackOutput::MetadataInstalled { op: anchor.op, state });
+    }
+
+    /// Answers with the commit point once this replica is known to lead.
+    pub fn read(&mut self, token: u64, shared: &mut Shared) {
+        let solo = shared.options.replica_count == 1;
+        if solo || !self.serving {
+            let op = self.serving.then_some(self.applied.op);
+            return shared.output(BackOutput::MetadataRead { token, op });
+        }
+        match self.rounds.wait(token) {
+            Ok(()) => _ = shared.work.insert(LogId::METADATA),
+            Err(token) => shared.output(BackOutput::MetadataRead { token, op: None }),
+        }
+    }
+
+    /// Begins the read round that waiting questions want.
+    pub fn begin_round(&mut self, shared: &mut Shared) {
+        if !self.serving || !self.rounds.wants_round() {
+            return;
+        }
+        let (round, messages) = self.host.begin_round();
+        self.rounds.begun(round);
+        for (to, message) in messages {
+            shared.send_peer(to, &PeerMessage::Log { log: LogId::METADATA, message });
+        }
+        shared.note_ran(LogId::METADATA, self.host.deadline());
+    }
+
+    /// Appends what the journal had no room for, if it has now.
+    pub fn retry_stalled(&mut self, now: Now, shared: &mut Shared) {
+        if !self.host.is_stalled() {
+            return;
+        }
+        let mut outputs = Vec::new();
+        self.host.retry_stalled(&mut shared.journal, &mut NothingBefore, &mut outputs);
+        for output in outputs {
+            self.output(now, output, shared);
+        }
+        if self.host.is_stalled() {
+            shared.no_room.insert(LogId::METADATA);
+        }
+        self.run(now, shared);
+    }
+
     /// The journal has come further.
     pub fn journal_progress(&mut self, now: Now, shared: &mut Shared) {
         let progress = shared.journal.progress().clone();
@@ -89,6 +143,16 @@ impl MetadataLog {
         self.run(now, shared);
     }
 
+    /// As [`Self::replica_event`], for events of time.
+    pub fn time_event(&mut self, now: Now, event: ReplicaEvent, shared: &mut Shared) {
+        self.host.event(now.mono, event);
+        if self.host.wants() {
+            self.run(now, shared);
+        } else {
+            shared.timers.set(LogId::METADATA, self.host.deadline());
+        }
+    }
+
     /// Does what the replica wants.
     pub fn run(&mut self, now: Now, shared: &mut Shared) {
         let mut outputs = Vec::new();
@@ -96,6 +160,12 @@ impl MetadataLog {
             self.host.execute(&mut shared.journal, &mut NothingBefore, &mut outputs);
             for output in outputs.drain(..) {
                 self.output(now, output, shared);
+            }
+        }
+        if !self.rounds.is_empty() {
+            let op = Some(self.applied.op);
+            for token in self.rounds.take_confirmed(self.host.replica().confirmed_round()) {
+                shared.output(BackOutput::MetadataRead { token, op });
             }
         }
         shared.note_ran(LogId::METADATA, self.host.deadline());
@@ -122,7 +192,14 @@ impl MetadataLog {
                 let serving = matches!(role, Role::Primary { may_serve: true, .. });
                 if serving != self.serving {
                     self.serving = serving;
+                    shared.leads_changed.push((LogId::METADATA, serving));
                     shared.metadata_serving(serving);
+                    if !serving {
+                        for token in self.rounds.take_all() {
+                            shared.output(BackOutput::MetadataRead { token, op: None });
+                        }
+                        return;
+                    }
                     let commit = self.host.replica().commit();
                     let entry = LogEntry::LogServing { log: LogId::METADATA, commit };
                     shared.log(LogLevel::Info, entry);
@@ -132,6 +209,7 @@ impl MetadataLog {
                 shared.fail(FatalError::Journal(error));
             }
             HostOutput::JournalRefused(error) => {
+                shared.no_room.insert(LogId::METADATA);
                 shared.log(LogLevel::Warn, LogEntry::Text(format!("metadata log: {error}")));
             }
             HostOutput::Fetch { op, checksum } => {
@@ -144,10 +222,8 @@ impl MetadataLog {
             HostOutput::Send { to, message } => {
                 shared.send_peer(to, &PeerMessage::Log { log: LogId::METADATA, message });
             }
-            HostOutput::StateTransfer { from, .. } => {
-                let text = format!("metadata needs a state transfer from node {from}");
-                shared.log(LogLevel::Warn, LogEntry::Text(text));
-                self.host.event(now.mono, ReplicaEvent::TransferFailed);
+            HostOutput::StateTransfer { from, at_least, diverged } => {
+                shared.transfers_wanted.push((LogId::METADATA, Wish { from, at_least, diverged }));
             }
         }
     }

@@ -6,13 +6,17 @@
 //! Invariants: only logs with something to do are touched; they are visited in order of their
 //! numbers; nothing is acknowledged after a fatal error.
 
+mod checkpoints;
+mod handback;
 pub mod links;
 pub(crate) mod metadata_log;
 mod peers;
+mod serving;
 pub(crate) mod shared;
 mod stop;
+pub(crate) mod transfer;
 
-use crate::checkpointer::{Checkpointer, Choice};
+use crate::checkpointer::Checkpointer;
 use crate::event::{Effect, FatalError, LogEntry, LogLevel, ShardMessage};
 use crate::front::Front;
 use crate::lane::Lane;
@@ -23,19 +27,19 @@ use crate::options::ShardOptions;
 use crate::peer::ForwardMessage;
 use borzoi_consensus::{Event as ReplicaEvent, Prepare, PrepareHeader};
 use borzoi_metadata::Metadata;
-use borzoi_storage::checkpoint::Checkpoint;
 use borzoi_storage::disk::{
-    DiskErrorKind, DiskOutcome, DiskQueue, DiskRequest, DiskResult, DiskTicket, FileName,
-    Submission,
+    DiskOutcome, DiskQueue, DiskRequest, DiskResult, DiskTicket, Submission,
 };
-use borzoi_storage::journal::{Pressure, RecordSeq};
+use borzoi_storage::journal::RecordSeq;
 use borzoi_types::limits::JOURNAL_REST_MILLIS;
 use borzoi_types::{Body, Duration, LogId, Micros, Mono, Now, Op, ReplicaId, SessionId, ShardId};
+use handback::HandBack;
 use metadata_log::MetadataLog;
 use shared::{Shared, TicketOwner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stop::Stop;
+use transfer::Transfers;
 
 /// One committed metadata operation, for the metadata state machine of shard 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +83,21 @@ pub enum BackOutput {
         /// Whether it is up now.
         up: bool,
     },
+    /// Shard 0 only: the whole metadata state was copied from a peer and replaces what there was.
+    MetadataInstalled {
+        /// The last operation it contains.
+        op: Op,
+        /// As in a checkpoint.
+        state: Body,
+    },
+    /// Shard 0 only: the answer to [`Back::read_metadata`].
+    MetadataRead {
+        /// As asked.
+        token: u64,
+        /// The last operation applied here, which is at or above everything committed before the
+        /// question; none when this replica does not lead.
+        op: Option<Op>,
+    },
     /// Another node leads a log now, of this shard or of another one of the node. A hint.
     Leader {
         /// Which log.
@@ -96,6 +115,8 @@ pub struct Back {
     /// On shard 0.
     metadata: Option<MetadataLog>,
     checkpointer: Checkpointer,
+    transfers: Transfers,
+    hand_back: HandBack,
     /// Committed metadata has changed since the last pass of the reconciler.
     metadata_changed: bool,
     stop: Stop,
@@ -120,6 +141,8 @@ impl Back {
             lanes: parts.lanes,
             metadata: parts.metadata,
             checkpointer: parts.checkpointer,
+            transfers: Transfers::default(),
+            hand_back: HandBack::default(),
             metadata_changed: true,
             stop: Stop::default(),
             appended: (RecordSeq::ZERO, Mono(0)),
@@ -184,6 +207,17 @@ impl Back {
         let proposed = metadata.propose(now, body, &mut self.shared);
         self.shared.drain(effects);
         proposed
+    }
+
+    /// Shard 0 only: how far is metadata committed? Answered exactly once, with
+    /// [`BackOutput::MetadataRead`], after a replication quorum has confirmed that this replica
+    /// leads, at once on a solo node.
+    pub fn read_metadata(&mut self, token: u64, effects: &mut Vec<Effect>) {
+        match &mut self.metadata {
+            Some(metadata) => metadata.read(token, &mut self.shared),
+            None => self.shared.output(BackOutput::MetadataRead { token, op: None }),
+        }
+        self.shared.drain(effects);
     }
 
     /// The shard of this node that hosts `log`.
@@ -267,9 +301,10 @@ impl Back {
         }
         for log in self.shared.timers.take_due(now.mono) {
             self.tell_heard(now, log);
-            self.replica_event(now, log, ReplicaEvent::Tick);
+            self.time_event(now, log, ReplicaEvent::Tick);
         }
         self.send_heartbeats(now);
+        self.hand_back(now);
         self.retry_after_no_space(now);
         self.shared.drain(effects);
     }
@@ -281,10 +316,16 @@ impl Back {
         for log in core::mem::take(&mut self.shared.work) {
             self.checkpointer.note_changed_if_new(log, self.applied(log), now.mono);
             if let Some(lane) = self.lanes.get_mut(&log) {
+                lane.retry_stalled(now, &mut self.shared);
+                lane.begin_round(&mut self.shared);
                 lane.form(now, &mut self.shared);
                 lane.flush(&mut self.shared);
+            } else if let Some(metadata) = &mut self.metadata {
+                metadata.retry_stalled(now, &mut self.shared);
+                metadata.begin_round(&mut self.shared);
             }
         }
+        self.drive_transfers(now);
         self.drive_checkpoints(now, front);
         // What a checkpoint has just released is used at once: no event may follow that would
         // wake these lanes.
@@ -324,6 +365,9 @@ impl Back {
         let all = [
             self.shared.timers.next(),
             self.shared.links.deadline(),
+            self.transfers.deadline(),
+            self.hand_back_deadline(),
+            self.stop.deadline(),
             self.shared.parking.deadline(),
             checkpoint,
             self.shared.no_space.map(|backoff| backoff.retry_at),
@@ -333,6 +377,12 @@ impl Back {
         all.into_iter().flatten().min()
     }
 
+    fn hand_back_deadline(&self) -> Option<Mono> {
+        let changed = !self.shared.leads_changed.is_empty() && !self.shared.links.is_solo();
+        let now = changed.then_some(Mono(0));
+        now.or_else(|| self.hand_back.deadline()).filter(|_| !self.shared.stopping)
+    }
+
     pub(crate) fn take_output(&mut self) -> Option<BackOutput> {
         self.shared.take_output()
     }
@@ -340,6 +390,7 @@ impl Back {
     /// Boot: the replicas' first wishes.
     pub(crate) fn start_logs(&mut self, now: Now) {
         for lane in self.lanes.values_mut() {
+            lane.attach_reservations();
             lane.run(now, &mut self.shared);
         }
         if let Some(metadata) = &mut self.metadata {
@@ -385,15 +436,14 @@ impl Back {
     fn reconcile(&mut self, metadata: &Metadata) {
         // A pass may be skipped only if metadata is unchanged and nothing is parked (B10).
         let parked = !self.shared.parking.is_empty();
-        if !core::mem::take(&mut self.metadata_changed) && !parked {
+        let wanted = core::mem::take(&mut self.shared.reconcile_wanted);
+        if !core::mem::take(&mut self.metadata_changed) && !wanted && !parked {
             return;
         }
         for lane in self.lanes.values_mut() {
             if lane.wants_reconcile(metadata, &self.shared) {
                 lane.reconcile(metadata, &mut self.shared);
             }
-            // A lane that does not serve yet is looked at again when it does.
-            self.metadata_changed |= !lane.is_serving();
         }
     }
 
@@ -430,6 +480,8 @@ impl Back {
                     self.shared.log(LogLevel::Warn, LogEntry::DiskTrouble { error });
                 }
             }
+            TicketOwner::Serve(read) => self.served(read, result),
+            TicketOwner::Transfer { request } => self.transfer_disk(now, request, result),
             TicketOwner::Fetch { log, op, checksum, location } => {
                 let prepare = result.ok().and_then(|outcome| {
                     let DiskOutcome::Data(bytes) = outcome else { return None };
@@ -441,6 +493,15 @@ impl Back {
                 let event = ReplicaEvent::Fetched { op, checksum, prepare };
                 self.replica_event(now, log, event);
             }
+        }
+    }
+
+    fn time_event(&mut self, now: Now, log: LogId, event: ReplicaEvent) {
+        if let Some(lane) = self.lanes.get_mut(&log) {
+            lane.time_event(now, event, &mut self.shared);
+        } else if let Some(metadata) = &mut self.metadata {
+            assert!(log.is_metadata());
+            metadata.time_event(now, event, &mut self.shared);
         }
     }
 
@@ -459,121 +520,6 @@ impl Back {
             return self.metadata.as_ref().map(|metadata| metadata.applied().op);
         }
         self.lanes.get(&log).map(|lane| lane.state().applied())
-    }
-}
-
-/// Checkpoints.
-impl Back {
-    fn drive_checkpoints(&mut self, now: Now, front: &Front) {
-        if self.shared.fatal || self.shared.no_space.is_some() {
-            return;
-        }
-        let active: Vec<LogId> = self.checkpointer.active_logs().collect();
-        for log in active {
-            if let Some(lane) = self.lanes.get_mut(&log)
-                && let Some(checkpoint) = lane.checkpoint_to_write()
-            {
-                self.write_checkpoint(&checkpoint);
-            }
-        }
-        let wanted = match self.shared.journal.pressure() {
-            Pressure::Normal => Vec::new(),
-            Pressure::CheckpointWanted(logs) | Pressure::Full(logs) => logs,
-        };
-        loop {
-            match self.checkpointer.choose(now.mono, &wanted, |log| self.applied(log)) {
-                None => return,
-                Some(Choice::Nudge(log)) => return self.nudge(now, log),
-                Some(Choice::Checkpoint(log)) => self.begin_checkpoint(log, front),
-            }
-        }
-    }
-
-    fn begin_checkpoint(&mut self, log: LogId, front: &Front) {
-        if let Some(lane) = self.lanes.get_mut(&log) {
-            self.checkpointer.begin(log, lane.state().applied());
-            lane.begin_checkpoint(&mut self.shared);
-            if let Some(checkpoint) = lane.checkpoint_to_write() {
-                self.write_checkpoint(&checkpoint);
-            }
-            return;
-        }
-        let metadata = self.metadata.as_ref().expect("metadata lives on shard 0");
-        let applied = metadata.applied();
-        let (op, owner) = front.metadata_checkpoint();
-        assert_eq!(op, applied.op, "the front has applied what it was handed");
-        self.checkpointer.begin(log, op);
-        let prepare_checksum = applied.checksum;
-        let partitions = Vec::new();
-        self.write_checkpoint(&Checkpoint { log, op, prepare_checksum, owner, partitions });
-    }
-
-    fn write_checkpoint(&mut self, checkpoint: &Checkpoint) {
-        assert_eq!(self.checkpointer.active(checkpoint.log), Some(checkpoint.op));
-        let ticket = self.shared.disk.submit(DiskQueue::Pool, checkpoint.request());
-        let owner = TicketOwner::Checkpoint { log: checkpoint.log };
-        self.shared.tickets.insert(ticket, owner);
-    }
-
-    fn checkpoint_written(&mut self, now: Now, log: LogId, result: DiskResult) {
-        let op = self.checkpointer.active(log).expect("it was under way");
-        if let Err(error) = result {
-            let retry = matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::TooManyOpen);
-            if !retry {
-                return self.shared.fail(FatalError::Disk(error));
-            }
-            self.shared.note_no_space(now.mono, error);
-            self.checkpointer.abandon(log, now.mono);
-            if let Some(lane) = self.lanes.get_mut(&log) {
-                lane.abandon_checkpoint();
-            }
-            return;
-        }
-        let durable = self.checkpointer.durable(log);
-        self.shared.log(LogLevel::Debug, LogEntry::Checkpoint { log, op });
-        if let Some(lane) = self.lanes.get_mut(&log) {
-            lane.checkpoint_durable(&mut self.shared);
-        }
-        if let Some(through) = durable.release_through {
-            self.shared.journal.release(log, through);
-            self.replica_event(now, log, ReplicaEvent::Checkpointed { op: through });
-        }
-        if let Some(op) = durable.remove {
-            let file = FileName::Checkpoint { log, op };
-            let ticket = self.shared.disk.submit(DiskQueue::Pool, DiskRequest::Remove { file });
-            self.shared.tickets.insert(ticket, TicketOwner::OldCheckpoint);
-        }
-        self.shared.work.extend(self.lanes.keys().copied());
-    }
-
-    /// Moves a log at rest on by one operation that changes nothing.
-    fn nudge(&mut self, now: Now, log: LogId) {
-        if let Some(lane) = self.lanes.get_mut(&log) {
-            if lane.is_serving() && lane.is_at_rest() {
-                lane.planned.push_back(Entry::SessionExpired { session: SessionId::ZERO });
-                lane.form(now, &mut self.shared);
-            }
-        } else if let Some(metadata) = &mut self.metadata
-            && metadata.is_serving()
-            && metadata.is_idle()
-        {
-            // Refused only when the journal is full or failing, and then asked again.
-            let _ = metadata.propose(now, Body::empty(), &mut self.shared);
-        }
-    }
-
-    fn retry_after_no_space(&mut self, now: Now) {
-        let Some(backoff) = self.shared.no_space else { return };
-        if backoff.retry_at > now.mono {
-            return;
-        }
-        // The attempt itself tells: a success clears the mark, a failure doubles the wait.
-        self.shared.begin_retry();
-        self.shared.journal.retry_spares();
-        for lane in self.lanes.values_mut() {
-            lane.retry_writes(&mut self.shared);
-            self.shared.work.insert(lane.log());
-        }
     }
 }
 

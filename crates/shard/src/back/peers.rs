@@ -1,10 +1,13 @@
 //! What arrives from other nodes and what leaves for them: the back's side of the links.
 
+use super::metadata_log::MetadataLog;
 use super::{Back, BackOutput};
-use crate::event::{Effect, ShardMessage};
-use crate::peer::{ForwardMessage, Heartbeat, PeerMessage};
+use crate::event::{Effect, FatalError, ShardMessage};
+use crate::log_host::LogHost;
+use crate::peer::join::{FormattedAnswer, JoinMessage, JoinStep};
+use crate::peer::{ForwardMessage, FrameFault, Heartbeat, PeerMessage};
 use borzoi_consensus::{Event as ReplicaEvent, Message};
-use borzoi_types::{LogId, Now, ReplicaId};
+use borzoi_types::{LogId, Now, ReplicaId, ShardId};
 use bytes::Bytes;
 
 impl Back {
@@ -16,15 +19,23 @@ impl Back {
         frame: &Bytes,
         effects: &mut Vec<Effect>,
     ) {
-        // Dropped frames are counted; links lose frames anyway, so nothing else follows from it.
-        if let Ok((header, message)) = self.shared.links.receive(now.mono, from, frame) {
-            if let PeerMessage::Heartbeat(_) = &message {
-                for shard in self.shared.links.listeners(&header) {
-                    let heard = Box::new(PeerMessage::Heartbeat(Heartbeat::default()));
-                    self.shared.send(shard, ShardMessage::Peer { from, message: heard });
+        match self.shared.links.receive(now.mono, from, frame) {
+            Ok((header, message)) => {
+                if let PeerMessage::Heartbeat(_) = &message {
+                    for shard in self.shared.links.listeners(&header) {
+                        let heard = Box::new(PeerMessage::Heartbeat(Heartbeat::default()));
+                        self.shared.send(shard, ShardMessage::Peer { from, message: heard });
+                    }
                 }
+                self.pass_to_all(from, &message);
+                self.peer_message(now, from, message);
             }
-            self.peer_message(now, from, message);
+            Err(FrameFault::Replayed) if self.shared.links.take_warning(from, now.mono) => {
+                let seen = self.shared.links.generation_of(from);
+                self.join_answer(from, 0, JoinStep::Behind { seen });
+            }
+            // Counted; links lose frames anyway, so nothing else follows from it.
+            Err(_) => {}
         }
         self.shared.drain(effects);
     }
@@ -87,10 +98,50 @@ impl Back {
                     self.peer_message(now, from, PeerMessage::Log { log, message });
                 }
             }
+            PeerMessage::Join(message) => self.join_message(from, message),
+            PeerMessage::Transfer(message) => self.transfer_message(now, from, message),
             PeerMessage::Forward(message) => {
                 self.shared.output(BackOutput::Forwarded { from, message });
             }
         }
+    }
+
+    /// A node that joins asks one shard; each answers for its own logs.
+    fn pass_to_all(&mut self, from: ReplicaId, message: &PeerMessage) {
+        let PeerMessage::Join(JoinMessage { step: JoinStep::Ask, .. }) = message else { return };
+        let own = self.shared.options.shard;
+        for shard in (0..self.shared.options.shards).map(ShardId).filter(|shard| *shard != own) {
+            let message = Box::new(message.clone());
+            self.shared.send(shard, ShardMessage::Peer { from, message });
+        }
+    }
+
+    fn join_message(&mut self, from: ReplicaId, message: JoinMessage) {
+        match message.step {
+            JoinStep::Ask => {
+                let lanes = self.shared.options.lanes;
+                let count = |lanes: u32| u16::try_from(lanes).expect("limited to LANES_MAX");
+                let metadata = self.metadata.iter().map(|log| (LogId::METADATA, log.host()));
+                let hosts =
+                    metadata.chain(self.lanes.iter().map(|(log, lane)| (*log, lane.host())));
+                let answer = FormattedAnswer {
+                    cluster: self.shared.options.cluster,
+                    lanes_persisted: count(lanes.persisted),
+                    lanes_replicated: count(lanes.replicated),
+                    seen: self.shared.links.generation_of(from),
+                    views: hosts.map(|(log, host)| (log, host.replica().view())).collect(),
+                };
+                self.join_answer(from, message.nonce, JoinStep::Formatted(answer));
+            }
+            JoinStep::Behind { seen } if seen > self.shared.options.generation => {
+                self.shared.fail(FatalError::Outdated { node: from });
+            }
+            _ => {} // Said to a life of this node that had not been formatted yet.
+        }
+    }
+
+    fn join_answer(&mut self, to: ReplicaId, nonce: u64, step: JoinStep) {
+        self.shared.send_peer(to, &PeerMessage::Join(JoinMessage { nonce, step }));
     }
 
     fn log_message(&mut self, now: Now, from: ReplicaId, log: LogId, message: Message) {
@@ -106,7 +157,7 @@ impl Back {
     pub(super) fn tell_heard(&mut self, now: Now, log: LogId) {
         for peer in self.shared.links.peers() {
             if let Some(at) = self.shared.links.heard_at(peer) {
-                self.replica_event(now, log, ReplicaEvent::PeerHeard { peer, at });
+                self.time_event(now, log, ReplicaEvent::PeerHeard { peer, at });
             }
         }
     }
@@ -129,10 +180,14 @@ impl Back {
     }
 
     fn heartbeat_of(&self, log: LogId, peer: ReplicaId) -> Option<Message> {
-        let host = match self.lanes.get(&log) {
-            Some(lane) => lane.host(),
-            None => self.metadata.as_ref()?.host(),
-        };
-        host.replica().heartbeat_for(peer)
+        self.host_of(log)?.replica().heartbeat_for(peer)
+    }
+
+    /// The host of a log of this shard.
+    pub(super) fn host_of(&self, log: LogId) -> Option<&LogHost> {
+        match self.lanes.get(&log) {
+            Some(lane) => Some(lane.host()),
+            None => self.metadata.as_ref().filter(|_| log.is_metadata()).map(MetadataLog::host),
+        }
     }
 }

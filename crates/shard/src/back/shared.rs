@@ -2,6 +2,8 @@
 //! the way out.
 
 use super::links::Links;
+use super::serving::ServedRead;
+use super::transfer::Wish;
 use super::{BackOutput, MetadataCommit};
 use crate::event::{Effect, FatalError, LogEntry, LogLevel, LogRecord, ShardMessage};
 use crate::lane::api::{LaneReply, LaneRequest, Origin};
@@ -35,6 +37,13 @@ pub enum TicketOwner {
     },
     /// An old checkpoint being removed; nothing depends on it.
     OldCheckpoint,
+    /// A chunk being read for a peer.
+    Serve(ServedRead),
+    /// A write, sync or checkpoint of the state transfer with this number.
+    Transfer {
+        /// The number.
+        request: u64,
+    },
     /// A prepare being read back for the replica.
     Fetch {
         /// Of which log.
@@ -63,6 +72,12 @@ pub struct Shared {
     pub links: Links,
     /// Who leads which log, as far as known.
     pub leaders: BTreeMap<LogId, ReplicaId>,
+    /// State transfers that replicas have asked for.
+    pub(crate) transfers_wanted: Vec<(LogId, Wish)>,
+    /// Logs that this node has begun or ceased to lead.
+    pub leads_changed: Vec<(LogId, bool)>,
+    /// Chunks being read for peers.
+    pub served_reads: usize,
     /// When which log wants a tick.
     pub timers: LogTimers,
     /// Whom results belong to.
@@ -76,6 +91,8 @@ pub struct Shared {
     /// Logs whose next operation found no room in the journal; they are looked at with every
     /// batch until there is some, because what makes room knows nothing of them.
     pub no_room: BTreeSet<LogId>,
+    /// A lane has begun to serve: its reconciler looks at everything.
+    pub reconcile_wanted: bool,
     /// Logs that wait for the journal.
     pub waiting: BTreeSet<LogId>,
     /// The disk has refused a write for lack of space; when to try again.
@@ -173,12 +190,16 @@ impl Shared {
             disk: DiskSubmissions::new(),
             links,
             leaders: BTreeMap::new(),
+            transfers_wanted: Vec::new(),
+            leads_changed: Vec::new(),
+            served_reads: 0,
             timers: LogTimers::default(),
             tickets: BTreeMap::new(),
             parking,
             unparked: VecDeque::new(),
             work: BTreeSet::new(),
             no_room: BTreeSet::new(),
+            reconcile_wanted: true,
             waiting: BTreeSet::new(),
             no_space: None,
             retrying: None,

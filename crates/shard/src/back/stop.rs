@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! running ──Stop──▶ finishing ──all logs idle, all records synced──▶ collapsing ──synced──▶ done
+//!                       │ in a cluster: leads are given up on the way, so that nobody waits
+//!                       │ for a time-out; without a quorum after a second
 //! ```
 //!
 //! Crash argument. Reservations collapse only after everything that they cover is durable, in a
@@ -11,17 +13,29 @@
 use super::Back;
 use crate::event::{Effect, LogEntry, LogLevel, ShardMessage};
 use crate::lane::api::{LaneReply, Refusal};
+use borzoi_consensus::Event as ReplicaEvent;
 use borzoi_storage::journal::RecordSeq;
-use borzoi_types::{Mono, Now, ShardId};
+use borzoi_types::{Duration, LogId, Mono, Now, ShardId};
 use std::collections::BTreeSet;
 
 /// How far the stop has come.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Stop {
     stage: Stage,
+    /// When waiting for others ends.
+    patience: Option<Mono>,
     /// Shards that have handed everything in; shard 0 waits for them.
     peers: BTreeSet<ShardId>,
 }
+
+impl Stop {
+    pub(super) const fn deadline(&self) -> Option<Mono> {
+        self.patience
+    }
+}
+
+/// How long a stop waits for operations that need other nodes.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Stage {
@@ -33,12 +47,15 @@ enum Stage {
 }
 
 impl Back {
-    pub(crate) fn stop(&mut self, _now: Now, effects: &mut Vec<Effect>) {
+    pub(crate) fn stop(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.stop.stage != Stage::Running {
             return;
         }
         self.stop.stage = Stage::Finishing;
         self.shared.stopping = true;
+        if !self.shared.links.is_solo() {
+            self.stop.patience = Some(now.mono.plus(PATIENCE));
+        }
         for request in self.shared.parking.expire(Mono(u64::MAX)) {
             self.shared.reply(request.origin, LaneReply::Refused(Refusal::Stopping));
         }
@@ -70,7 +87,8 @@ impl Back {
         match self.stop.stage {
             Stage::Running | Stage::Done => {}
             Stage::Finishing => {
-                if self.everything_is_durable() {
+                if self.everything_is_durable() || self.has_waited(now) {
+                    self.give_up_leads(now);
                     let collapsed = self.collapse_reservations(now);
                     self.stop.stage = Stage::Collapsing(collapsed);
                     self.drive_stop(now);
@@ -82,6 +100,31 @@ impl Back {
                     self.say_stopped();
                 }
             }
+        }
+    }
+
+    /// Without a quorum what is in flight may never commit: after a while nobody waits for it.
+    fn has_waited(&mut self, now: Now) -> bool {
+        let first = self.shared.options.shard == ShardId(0);
+        let others = usize::from(self.shared.options.shards) - 1;
+        let waited = self.stop.patience.is_some_and(|at| at <= now.mono)
+            && (!first || self.stop.peers.len() == others);
+        if waited {
+            self.stop.patience = None;
+        }
+        waited
+    }
+
+    /// In a cluster another node takes over at once.
+    fn give_up_leads(&mut self, now: Now) {
+        self.stop.patience = None;
+        if self.shared.links.is_solo() {
+            return;
+        }
+        let metadata = self.metadata.as_ref().map(|_| LogId::METADATA);
+        let logs: Vec<LogId> = metadata.into_iter().chain(self.lanes.keys().copied()).collect();
+        for log in logs {
+            self.replica_event(now, log, ReplicaEvent::StepDown);
         }
     }
 

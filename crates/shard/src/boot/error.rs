@@ -84,6 +84,12 @@ pub enum BootError {
         /// Why.
         error: ReservationError,
     },
+    /// An empty directory of a node that is not alone: the other nodes have to be asked first.
+    #[error("an empty directory in a cluster of {replica_count}: its nodes have not formed yet")]
+    NotFormed {
+        /// Nodes of the cluster.
+        replica_count: u8,
+    },
     /// A log refused to serve although it has no peers.
     #[error("log {log} does not come to serve; please report this with the log")]
     NotServing {

@@ -15,7 +15,7 @@ use borzoi_storage::checkpoint::{Checkpoint, load_newest, obsolete};
 use borzoi_storage::disk::{Directory, Disk, FileName};
 use borzoi_storage::journal::{JournalRecord, RecordKind};
 use borzoi_storage::recovery::{LostRecord, Recovered, RecoveredLog};
-use borzoi_types::{Durability, LogId, Micros, Op, PartitionKey};
+use borzoi_types::{Durability, LogId, Micros, Op, PartitionKey, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,6 +37,15 @@ pub(super) struct BootLog {
 }
 
 impl BootLog {
+    /// The first start of a node that joins: it begins in the view that the others report.
+    pub(super) fn join(&mut self, views: &BTreeMap<LogId, View>) {
+        if let Some(view) = views.get(&self.log) {
+            let state = &mut self.settled.view_state;
+            assert!(state.must_learn, "who joins with nothing has everything to learn");
+            state.view = state.view.max(*view);
+        }
+    }
+
     /// Appends what the new generation must hold of this log.
     pub(super) fn carry(&self, records: &mut Vec<JournalRecord>) {
         let carried = self.settled.carried();
@@ -75,7 +84,7 @@ fn read_log(
     let nothing = RecoveredLog::default();
     let found = recovered.logs.get(&log).unwrap_or(&nothing);
     let superblock = &recovered.superblock;
-    let trusted = recovered.trusted && !superblock.must_learn.contains(&log);
+    let trusted = is_trusted(recovered, found, log);
     let mut rest = match &checkpoint {
         Some(checkpoint) if !log.is_metadata() => {
             let restored = restore(checkpoint).map_err(|error| BootError::Lane { log, error })?;
@@ -93,7 +102,8 @@ fn read_log(
     };
     if lanes.durability(log) == Durability::Replicated {
         merge_reservations(log, found, &mut rest.reservations)?;
-        if !trusted {
+        // A group finds out from each other what was lost, and jumps with its loss epoch.
+        if !trusted && superblock.is_solo() {
             rest.reservations.owe_jumps();
         }
     }
@@ -102,6 +112,19 @@ fn read_log(
     let base = base.map(|c| Anchor { op: c.op, checksum: c.prepare_checksum });
     let settled = settle(records, base, trusted)?;
     Ok(BootLog { log, checkpoint, kept, settled, rest })
+}
+
+/// Whether this node's copy of a log may count. A directory that was formatted and never started
+/// has lost nothing; its must-learn marks say that others may have acknowledged in its name. Later
+/// the log's own view record carries the mark, and a record without it says that it has learned.
+fn is_trusted(recovered: &Recovered, found: &RecoveredLog, log: LogId) -> bool {
+    let superblock = &recovered.superblock;
+    let marked = superblock.must_learn.contains(&log);
+    if superblock.generation == 0 && !superblock.is_solo() {
+        return !marked;
+    }
+    let views = found.records.iter().any(|found| found.record.kind == RecordKind::ViewState);
+    recovered.trusted && (views || !marked)
 }
 
 /// The newest intact checkpoint and the operations of those that are kept; damaged ones are set

@@ -22,7 +22,7 @@ use crate::metadata_host::Asker;
 use borzoi_metadata::{
     Admission, Change, Command, Issuer, Metadata, Notice, Outcome, SessionRef, UserKey,
 };
-use borzoi_types::{Micros, Op, ShardId};
+use borzoi_types::{Body, Micros, Op, ShardId};
 use borzoi_wire::ErrorCode;
 use borzoi_wire::frame::RequestView;
 use bytes::Bytes;
@@ -146,6 +146,18 @@ impl Front {
         self.propose_queued(cx);
     }
 
+    /// A peer's whole state replaces this node's: the feed begins again with it.
+    pub(super) fn metadata_installed(&mut self, op: Op, state: &Body, cx: &mut Cx<'_>) {
+        let state = state.to_bytes();
+        self.metadata = Metadata::decode_snapshot(&state).expect("a peer's intact checkpoint");
+        assert_eq!(self.metadata.applied(), op, "the state stands where its checkpoint says");
+        let Some(host) = self.host.as_mut() else { return };
+        host.restart_feed();
+        self.feed_from_here(cx);
+        cx.behind.metadata_changed();
+        self.wake_metadata_waiters(cx);
+    }
+
     /// Sends the other shards the state that the feed starts from, once.
     fn feed_from_here(&mut self, cx: &mut Cx<'_>) {
         let Some(host) = self.host.as_mut() else { return };
@@ -171,6 +183,7 @@ impl Front {
                 self.metadata =
                     Metadata::decode_snapshot(&state).expect("shard 0 encoded it just now");
                 cx.behind.metadata_changed();
+                self.wake_metadata_waiters(cx);
             }
             FrontMessage::Committed { op, timestamp, body, ticket } => {
                 self.apply_committed(op, timestamp, &body, ticket, cx);

@@ -135,6 +135,20 @@ pub enum FrontEvent {
     MetadataCommitted(MetadataCommit),
     /// Shard 0: whether metadata operations may be proposed here.
     MetadataServing(bool),
+    /// Shard 0: the whole metadata state was copied from a peer.
+    MetadataInstalled {
+        /// The last operation it contains.
+        op: Op,
+        /// As in a checkpoint.
+        state: Body,
+    },
+    /// Shard 0: the answer to [`Back::read_metadata`].
+    MetadataRead {
+        /// As asked.
+        token: u64,
+        /// How far metadata is committed and applied; none when this node does not lead it.
+        op: Option<Op>,
+    },
     /// The front of another node says something.
     Forwarded {
         /// Which node.
@@ -178,6 +192,9 @@ pub(crate) trait Behind {
     fn metadata_changed(&mut self);
     /// See [`Back::session_ended`].
     fn session_ended(&mut self, first: SessionId);
+    /// See [`Back::read_metadata`].
+    #[allow(dead_code)] // Called once requests are forwarded.
+    fn read_metadata(&mut self, token: u64, effects: &mut Vec<Effect>);
     /// See [`Back::forward`].
     #[allow(dead_code)] // Called once requests are forwarded.
     fn forward(&mut self, to: ReplicaId, message: ForwardMessage, effects: &mut Vec<Effect>);
@@ -209,6 +226,9 @@ impl Behind for Back {
     }
     fn session_ended(&mut self, first: SessionId) {
         Back::session_ended(self, first);
+    }
+    fn read_metadata(&mut self, token: u64, effects: &mut Vec<Effect>) {
+        Back::read_metadata(self, token, effects);
     }
     fn forward(&mut self, to: ReplicaId, message: ForwardMessage, effects: &mut Vec<Effect>) {
         Back::forward(self, to, message, effects);
@@ -328,8 +348,10 @@ impl Front {
             FrontEvent::Counters(reply) => self.counters_arrived(reply, cx),
             FrontEvent::MetadataCommitted(commit) => self.metadata_committed(commit, cx),
             FrontEvent::MetadataServing(serving) => self.metadata_serving(serving, cx),
+            FrontEvent::MetadataInstalled { op, state } => self.metadata_installed(op, &state, cx),
             // Requests are not forwarded yet: clients are told to try again elsewhere.
-            FrontEvent::Forwarded { .. }
+            FrontEvent::MetadataRead { .. }
+            | FrontEvent::Forwarded { .. }
             | FrontEvent::PeerLink { .. }
             | FrontEvent::Leader { .. } => {}
         }

@@ -15,6 +15,37 @@ use bytes::BytesMut;
 impl Lane {
     /// Takes a request that names this lane. It is answered exactly once, now or later.
     pub fn submit(&mut self, now: Now, request: LaneRequest, shared: &mut Shared) {
+        let solo = shared.options.replica_count == 1;
+        if solo || !self.serving || !self.needs_proof(&request) {
+            return self.submit_confirmed(now, request, shared);
+        }
+        // Answered from what this node has committed: only while it still leads.
+        if let Err(request) = self.rounds.wait(request) {
+            self.counters.refused_busy += 1;
+            return shared.reply(request.origin, LaneReply::Refused(Refusal::Busy));
+        }
+        shared.work.insert(self.log);
+    }
+
+    /// Whether the answer would be drawn from the state of this replica alone.
+    fn needs_proof(&self, request: &LaneRequest) -> bool {
+        match &request.kind {
+            LaneRequestKind::Poll { .. } | LaneRequestKind::GetOffset { .. } => true,
+            // Only the negative answer.
+            LaneRequestKind::StoreOffset { offset, .. } => {
+                let partition = self.state.partition(request.key);
+                partition.is_some_and(|p| p.current_offset().is_none_or(|last| *offset > last))
+            }
+            LaneRequestKind::Send { .. }
+            | LaneRequestKind::DeleteOffset { .. }
+            | LaneRequestKind::AwaitDeleted
+            | LaneRequestKind::AwaitDrained { .. }
+            | LaneRequestKind::AwaitCreated => false,
+        }
+    }
+
+    /// Takes a request for which this node is known to lead, as far as that matters.
+    pub(super) fn submit_confirmed(&mut self, now: Now, request: LaneRequest, shared: &mut Shared) {
         assert_eq!(request.lane, self.log, "routed by the lane recorded with the key");
         if let Some(refusal) = self.refusal_now(&request, shared) {
             return shared.reply(request.origin, LaneReply::Refused(refusal));

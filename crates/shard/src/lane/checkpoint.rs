@@ -147,7 +147,7 @@ impl Lane {
 
     /// Writes closed chunks of partitions that have any.
     pub fn flush(&mut self, shared: &mut Shared) {
-        if shared.no_space.is_some() {
+        if shared.no_space.is_some() || self.resting {
             return;
         }
         for key in core::mem::take(&mut self.flush_wanted) {

@@ -18,7 +18,7 @@ impl Lane {
         self.counters.committed += 1;
         if !is_for_user(prepare) {
             self.state.apply_nothing(op);
-            return;
+            return self.apply_loss(prepare.header.kind, &prepare.body, shared);
         }
         let entries = operation::decode(&prepare.body).expect("checked at boot and when prepared");
         let mut removed = Vec::new();

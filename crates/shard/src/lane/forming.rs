@@ -8,12 +8,13 @@
 use super::Lane;
 use super::admission::send_key;
 use super::api::{ConsumerKey, LaneReply, Origin, Refusal, SendIdentity};
+use super::loss::Floors;
 use super::operation::{Entry, OperationBuilder};
 use super::reservation::{self, Reservation, ReservationMode, Reservations};
 use super::state::LaneState;
 use crate::back::shared::Shared;
 use crate::log_host::{BeforeAppend, is_for_user};
-use borzoi_consensus::{HEADER_BYTES, Prepare};
+use borzoi_consensus::{HEADER_BYTES, Prepare, PrepareKind};
 use borzoi_storage::journal::{
     AppendError, Journal, JournalRecord, RecordClass, RecordKind, RecordSeq,
 };
@@ -364,17 +365,32 @@ pub struct ClaimOffsets<'a> {
     pub written: &'a mut u64,
 }
 
+impl ClaimOffsets<'_> {
+    /// What a loss epoch will do to the partitions that exist now.
+    fn jumps_of(&self, body: &borzoi_types::Body) -> Vec<Entry> {
+        let floors = Floors::read(body);
+        let partitions = self.state.partitions();
+        let above = partitions.filter(|(key, p)| floors.of(*key) > p.log.next_offset());
+        above.map(|(key, _)| Entry::OffsetJump { key, to: floors.of(key) }).collect()
+    }
+}
+
 impl BeforeAppend for ClaimOffsets<'_> {
     fn before_append(
         &mut self,
         prepare: &Prepare,
         journal: &mut Journal,
     ) -> Result<RecordSeq, AppendError> {
-        if self.level == Durability::Persisted || !is_for_user(prepare) {
+        if self.level == Durability::Persisted || prepare.header.kind == PrepareKind::ViewStart {
             return Ok(RecordSeq::ZERO);
         }
-        let entries = super::operation::decode(&prepare.body).expect("built by this lane");
+        let entries = if is_for_user(prepare) {
+            super::operation::decode(&prepare.body).expect("built by this lane")
+        } else {
+            self.jumps_of(&prepare.body)
+        };
         let mut claims: Vec<(PartitionKey, Reservation)> = Vec::new();
+        let mut before: Vec<(PartitionKey, Reservation)> = Vec::new();
         for entry in &entries {
             let (key, next) = match entry {
                 Entry::Batch { key, base_offset, count, .. } => {
@@ -387,8 +403,10 @@ impl BeforeAppend for ClaimOffsets<'_> {
                 .state
                 .partition(key)
                 .map_or(Offset::ZERO, |partition| partition.log.next_offset());
+            let standing = self.reservations.get(key);
             if let Some(claim) = self.reservations.claim(key, frontier, next, self.lease) {
                 claims.push((key, claim));
+                before.push((key, standing));
             }
         }
         if !claims.is_empty() {
@@ -400,9 +418,19 @@ impl BeforeAppend for ClaimOffsets<'_> {
                 header,
                 body,
             };
-            let sequence = journal.append(record, Durability::Persisted, RecordClass::Reserved)?;
-            self.reservations.note_written(sequence);
-            *self.written += 1;
+            match journal.append(record, Durability::Persisted, RecordClass::Reserved) {
+                Ok(sequence) => {
+                    self.reservations.note_written(sequence);
+                    *self.written += 1;
+                }
+                Err(error) => {
+                    // What is not on its way to the disk is not claimed: asked again, it must be
+                    // claimed again.
+                    before.reverse();
+                    self.reservations.merge(ReservationMode::Install, &before);
+                    return Err(error);
+                }
+            }
         }
         Ok(self.reservations.written())
     }

@@ -18,20 +18,25 @@ pub mod checkpoint;
 pub mod committing;
 pub mod draining;
 pub mod forming;
+pub mod install;
+pub mod loss;
 pub mod operation;
 pub mod reads;
 pub mod reservation;
+pub mod rounds;
 pub mod state;
 pub mod window;
 
 use crate::back::shared::Shared;
+use crate::back::transfer::Wish;
 use crate::event::{FatalError, LogEntry, LogLevel};
-use crate::lane::api::{ConsumerKey, LaneReply, Origin, Refusal};
+use crate::lane::api::{ConsumerKey, LaneReply, LaneRequest, Origin, Refusal};
 use crate::lane::checkpoint::LaneCheckpoint;
 use crate::lane::draining::Draining;
 use crate::lane::forming::{ClaimOffsets, InFlight, Queued};
 use crate::lane::operation::Entry;
 use crate::lane::reservation::{ReservationMode, Reservations};
+use crate::lane::rounds::ReadRounds;
 use crate::lane::state::LaneState;
 use crate::log_host::{HostOutput, LogHost};
 use crate::peer::PeerMessage;
@@ -101,11 +106,15 @@ pub struct Lane {
     /// Partitions with closed chunks to write.
     flush_wanted: BTreeSet<PartitionKey>,
     deleted_waiters: BTreeMap<PartitionKey, Vec<Origin>>,
+    /// Reads that wait for proof that this node still leads.
+    rounds: ReadRounds<LaneRequest>,
     /// What consumer groups have been given and not committed.
     draining: Draining,
     /// Metadata operation up to which the reconciler has compared.
     pub(crate) reconciled: Option<Op>,
     checkpoint: Option<LaneCheckpoint>,
+    /// Nothing of the lane's own is written: its state is being replaced.
+    resting: bool,
     counters: LaneCounters,
 }
 
@@ -152,9 +161,11 @@ impl Lane {
             removed: BTreeMap::new(),
             flush_wanted: BTreeSet::new(),
             deleted_waiters: BTreeMap::new(),
+            rounds: ReadRounds::default(),
             draining: Draining::default(),
             reconciled: None,
             checkpoint: None,
+            resting: false,
             counters: LaneCounters::default(),
         }
     }
@@ -202,6 +213,7 @@ impl Lane {
             && self.planned.is_empty()
             && self.in_flight.is_empty()
             && self.auto_commits.is_empty()
+            && self.rounds.is_empty()
             && !self.host.waits_for_journal()
     }
 
@@ -236,6 +248,7 @@ impl Lane {
                 self.output(now, output, shared);
             }
         }
+        self.serve_confirmed(now, shared);
         shared.note_ran(self.log, self.host.deadline());
         if self.host.waits_for_journal() {
             shared.waiting.insert(self.log);
@@ -259,6 +272,17 @@ impl Lane {
         self.run(now, shared);
     }
 
+    /// As [`Self::replica_event`], for events of time: a replica at rest that wants nothing costs
+    /// no more than its next deadline.
+    pub fn time_event(&mut self, now: Now, event: borzoi_consensus::Event, shared: &mut Shared) {
+        self.host.event(now.mono, event);
+        if self.host.wants() {
+            self.run(now, shared);
+        } else {
+            shared.timers.set(self.log, self.host.deadline());
+        }
+    }
+
     fn output(&mut self, now: Now, output: HostOutput, shared: &mut Shared) {
         match output {
             HostOutput::Committed(prepare) => self.committed(&prepare, shared),
@@ -274,33 +298,85 @@ impl Lane {
                 shared.fail(FatalError::Journal(error));
             }
             HostOutput::JournalRefused(error) => {
-                // A replica with peers is repaired later; a primary has asked for room before.
+                // Kept and appended when there is room; a primary has asked for room before.
+                shared.no_room.insert(self.log);
                 let text = format!("log {}: {error}", self.log);
                 shared.log(LogLevel::Warn, LogEntry::Text(text));
             }
             HostOutput::Send { to, message } => {
                 shared.send_peer(to, &PeerMessage::Log { log: self.log, message });
             }
-            HostOutput::StateTransfer { from, .. } => {
-                let text = format!("log {} needs a state transfer from node {from}", self.log);
-                shared.log(LogLevel::Warn, LogEntry::Text(text));
-                self.host.event(now.mono, borzoi_consensus::Event::TransferFailed);
+            HostOutput::StateTransfer { from, at_least, diverged } => {
+                shared.transfers_wanted.push((self.log, Wish { from, at_least, diverged }));
             }
+        }
+    }
+
+    /// Appends what the journal had no room for, if it has now.
+    pub fn retry_stalled(&mut self, now: Now, shared: &mut Shared) {
+        if !self.host.is_stalled() {
+            return;
+        }
+        let mut outputs = Vec::new();
+        let mut claims = ClaimOffsets {
+            level: self.level,
+            lease: self.lease,
+            reservations: &mut self.reservations,
+            state: &self.state,
+            written: &mut self.counters.reservations,
+        };
+        self.host.retry_stalled(&mut shared.journal, &mut claims, &mut outputs);
+        for output in outputs {
+            self.output(now, output, shared);
+        }
+        if self.host.is_stalled() {
+            shared.no_room.insert(self.log);
+        }
+        self.run(now, shared);
+    }
+
+    /// Begins the read round that waiting reads want, and asks peers to answer it.
+    pub fn begin_round(&mut self, shared: &mut Shared) {
+        if !self.serving || !self.rounds.wants_round() {
+            return;
+        }
+        let (round, messages) = self.host.begin_round();
+        self.rounds.begun(round);
+        for (to, message) in messages {
+            shared.send_peer(to, &PeerMessage::Log { log: self.log, message });
+        }
+        shared.note_ran(self.log, self.host.deadline());
+    }
+
+    fn serve_confirmed(&mut self, now: Now, shared: &mut Shared) {
+        if self.rounds.is_empty() {
+            return;
+        }
+        for read in self.rounds.take_confirmed(self.host.replica().confirmed_round()) {
+            self.submit_confirmed(now, read, shared);
+        }
+        if self.rounds.wants_round() {
+            shared.work.insert(self.log);
         }
     }
 
     fn role_changed(&mut self, role: Role, shared: &mut Shared) {
         shared.leader_changed(self.log, self.host.replica().primary());
+        if matches!(role, Role::ViewChange { .. }) {
+            self.attach_reservations();
+        }
         let serves = matches!(role, Role::Primary { may_serve: true, .. });
         if serves == self.serving {
             return;
         }
         self.serving = serves;
+        shared.leads_changed.push((self.log, serves));
         self.forget_plans();
         self.refuse_everyone(&Refusal::NotServing, shared);
         if !serves {
-            return;
+            return self.refuse_parked(&Refusal::NotServing, shared);
         }
+        shared.reconcile_wanted = true;
         for (_, partition) in self.state.partitions_mut() {
             partition.reset_primary_state();
         }
@@ -344,7 +420,10 @@ impl Lane {
         &mut self,
         journal: &mut Journal,
     ) -> Result<Option<RecordSeq>, AppendError> {
-        if self.level == Durability::Persisted || !self.serving {
+        // In a group whoever holds nothing that is not applied has nothing above it to claim.
+        let replica = self.host.replica();
+        let whole = replica.replica_count() > 1 && replica.head() == self.applied.op;
+        if self.level == Durability::Persisted || !(self.serving || whole) {
             return Ok(None);
         }
         assert!(self.is_idle(), "nothing is minted any more");
@@ -368,6 +447,15 @@ impl Lane {
         Ok(Some(sequence))
     }
 
+    /// Refuses the early requests of this lane: another node creates their partitions now.
+    fn refuse_parked(&self, refusal: &Refusal, shared: &mut Shared) {
+        for key in shared.parking.keys_of(self.log) {
+            for request in shared.parking.take(key) {
+                shared.reply(request.origin, LaneReply::Refused(refusal.clone()));
+            }
+        }
+    }
+
     /// Answers everyone who waits for an operation of this lane with a refusal.
     pub fn refuse_everyone(&mut self, refusal: &Refusal, shared: &mut Shared) {
         let mut origins: Vec<Origin> = Vec::new();
@@ -385,6 +473,7 @@ impl Lane {
             origins.extend(waiters);
         }
         origins.extend(self.draining.forget_all());
+        origins.extend(self.rounds.take_all().iter().map(|read| read.origin));
         for origin in origins {
             shared.reply(origin, LaneReply::Refused(refusal.clone()));
         }

@@ -116,6 +116,20 @@ impl Reservations {
         collapsed
     }
 
+    /// These entries and no others, with what is on its way to the disk as before.
+    #[must_use]
+    pub fn replaced(&self, entries: &[(PartitionKey, Reservation)]) -> Self {
+        assert!(entries.iter().all(|(_, entry)| entry.reserved >= entry.frontier));
+        Self { entries: entries.iter().copied().collect(), written: self.written }
+    }
+
+    /// Offsets below `floor` count as given away, by an operation of the log that claimed them.
+    pub fn raise(&mut self, key: PartitionKey, floor: Offset) {
+        let entry = self.entries.entry(key).or_default();
+        entry.reserved = entry.reserved.max(floor);
+        assert!(entry.reserved >= entry.frontier);
+    }
+
     /// Notes the journal record of the newest claim.
     pub fn note_written(&mut self, sequence: RecordSeq) {
         assert!(sequence > self.written, "records follow one another");

@@ -2,6 +2,8 @@
 
 use super::forward::ForwardMessage;
 use super::frame::{Destination, FrameFault, FrameKind, PeerHeader};
+use super::join::JoinMessage;
+use super::transfer::TransferMessage;
 use borzoi_consensus::Message;
 use borzoi_types::limits::LANES_MAX;
 use borzoi_types::{Body, LogId};
@@ -21,6 +23,10 @@ pub enum PeerMessage {
     Heartbeat(Heartbeat),
     /// Between the fronts.
     Forward(ForwardMessage),
+    /// State transfer of one log.
+    Transfer(TransferMessage),
+    /// With a node that has no state yet.
+    Join(JoinMessage),
 }
 
 /// What a link carries at least once per interval: that the sender lives, and what its logs have
@@ -43,6 +49,8 @@ impl PeerMessage {
             Self::Log { .. } => FrameKind::Log,
             Self::Heartbeat(_) => FrameKind::Heartbeat,
             Self::Forward(_) => FrameKind::Forward,
+            Self::Transfer(_) => FrameKind::Transfer,
+            Self::Join(_) => FrameKind::Join,
         }
     }
 
@@ -51,8 +59,9 @@ impl PeerMessage {
     pub const fn destination(&self) -> Destination {
         match self {
             Self::Log { log, .. } => Destination::Log(*log),
-            Self::Heartbeat(_) => Destination::Link,
+            Self::Heartbeat(_) | Self::Join(_) => Destination::Link,
             Self::Forward(message) => message.destination(),
+            Self::Transfer(message) => Destination::Log(message.log),
         }
     }
 
@@ -63,6 +72,8 @@ impl PeerMessage {
             Self::Log { message, .. } => message.encode(),
             Self::Heartbeat(heartbeat) => heartbeat.encode(),
             Self::Forward(message) => message.encode(),
+            Self::Transfer(message) => message.encode(),
+            Self::Join(message) => message.encode(),
         }
     }
 
@@ -80,6 +91,10 @@ impl PeerMessage {
                 Ok(Self::Heartbeat(Heartbeat::decode(body)?))
             }
             (FrameKind::Forward, to) => Ok(Self::Forward(ForwardMessage::decode(to, body)?)),
+            (FrameKind::Transfer, Destination::Log(log)) => {
+                Ok(Self::Transfer(TransferMessage::decode(log, body)?))
+            }
+            (FrameKind::Join, Destination::Link) => Ok(Self::Join(JoinMessage::decode(body)?)),
             _ => Err(FrameFault::Malformed),
         }
     }

@@ -14,7 +14,9 @@
 
 pub mod forward;
 pub mod frame;
+pub mod join;
 pub mod message;
+pub mod transfer;
 
 pub use forward::ForwardMessage;
 pub use frame::{Destination, FrameFault, PeerHeader, Recipient};

@@ -163,6 +163,12 @@ impl PartitionLog {
         *key == self.key && named
     }
 
+    /// First offsets of the segments that may have files, oldest first.
+    pub fn file_bases(&self) -> impl Iterator<Item = Offset> + '_ {
+        let segments = self.retired.iter().chain(&self.closed).chain([&self.active]);
+        segments.filter(|segment| segment.file_bytes > 0).map(|segment| segment.base)
+    }
+
     /// Memory that this partition takes beside the shared cache, in bytes (an estimate that counts
     /// every allocation of its own).
     #[must_use]

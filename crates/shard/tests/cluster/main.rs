@@ -1,0 +1,13 @@
+//! Whole nodes, three of them, in one thread: what a cluster promises.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
+
+mod a_failed_node_changes_nothing_that_was_confirmed;
+mod a_node_that_is_far_behind_copies_a_checkpoint;
+mod a_power_cut_of_the_whole_cluster_loses_nothing_it_must_not;
+mod a_stopping_node_hands_its_lanes_over;
+mod empty_nodes_found_or_join_a_cluster;
