@@ -192,8 +192,11 @@ impl World {
                     .power_cut_and_boot([node.boot_ids; 16], |item| fate(item, lost, dice));
             }
         }
-        if end == End::PowerCut && self.nodes.len() == 1 {
-            self.facts.unsynced_lost.push(self.now);
+        if self.nodes.len() == 1 {
+            self.facts.unclean_ends.push(self.now);
+            if end == End::PowerCut {
+                self.facts.unsynced_lost.push(self.now);
+            }
         }
         self.cut_sockets(index, end == End::PowerCut);
         self.links_down(index, end == End::PowerCut);
