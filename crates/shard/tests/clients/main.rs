@@ -10,5 +10,6 @@ mod malformed;
 mod messages;
 mod resources;
 mod sessions;
+mod stream;
 mod users;
 mod world;
