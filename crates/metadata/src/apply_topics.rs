@@ -5,6 +5,7 @@ use crate::apply::{Applied, Context};
 use crate::command::{CreateTopic, TopicName, UpdateTopic};
 use crate::identity::PartitionPlace;
 use crate::lanes::LaneChooser;
+use crate::options::SIZE_UNLIMITED;
 use crate::outcome::Reply;
 use crate::partition_table::PartitionRecord;
 use crate::state::Metadata;
@@ -265,6 +266,7 @@ impl Metadata {
         }
         self.check_room_for(count)?;
         self.add_partitions(context, stream, id, count);
+        self.share_limit_anew(context.op, stream, id);
         self.resize_groups(stream, id);
         Ok(Reply::Nothing)
     }
@@ -286,6 +288,7 @@ impl Metadata {
         for key in removed {
             self.bury(context.op, key);
         }
+        self.share_limit_anew(context.op, stream, id);
         self.resize_groups(stream, id);
         Ok(Reply::Nothing)
     }
@@ -316,6 +319,13 @@ impl Metadata {
         for key in keys {
             let lane = self.partitions.get(key).expect("a topic's partitions live").lane;
             self.lane_mut(lane).touch(op, key);
+        }
+    }
+
+    /// A topic has another number of partitions now: each has another share of its size limit.
+    fn share_limit_anew(&mut self, op: Op, stream: StreamId, id: TopicId) {
+        if self.topic_mut(stream, id).options.max_topic_size != SIZE_UNLIMITED {
+            self.touch_partitions(op, stream, id);
         }
     }
 

@@ -392,6 +392,12 @@ impl Metadata {
         })
     }
 
+    /// Whether something is kept of a lane until it confirms: keys that it is to delete, segments.
+    #[must_use]
+    pub fn lane_waits(&self, lane: LogId) -> bool {
+        self.lane(lane).is_some_and(|lane| !lane.tombstones.is_empty() || !lane.wishes.is_empty())
+    }
+
     /// The operation up to which a lane has confirmed everything in the log.
     #[must_use]
     pub fn lane_confirmed(&self, lane: LogId) -> Op {
@@ -441,6 +447,12 @@ impl Metadata {
             let token = user.tokens.get(name)?;
             (token.hash == *hash).then_some((user, token))
         })
+    }
+
+    /// When the token with this hash ends to be valid; none when it never does or is not there.
+    #[must_use]
+    pub fn token_expiry(&self, hash: &TokenHash) -> Option<Micros> {
+        self.find_token(hash)?.1.expires
     }
 
     /// Whether there are tokens that have expired at `now`.

@@ -54,7 +54,6 @@ pub fn boot(
 }
 
 fn options(settings: &Settings, shards: u16, bound: SocketAddr) -> BootOptions {
-    let interval = u64::try_from(settings.checkpoint_interval.as_nanos());
     BootOptions {
         replica: ReplicaId(0),
         replica_count: 1,
@@ -73,10 +72,15 @@ fn options(settings: &Settings, shards: u16, bound: SocketAddr) -> BootOptions {
             ..CacheOptions::default()
         },
         offset_reservation_lease: settings.offset_reservation_lease,
-        checkpoint_interval: Duration(interval.unwrap_or(u64::MAX)),
+        checkpoint_interval: nanos(settings.checkpoint_interval),
         park_age_max: PARK_AGE_MAX,
+        retention_interval: settings.retention_enabled.then(|| nanos(settings.retention_interval)),
         front: front(settings, bound),
     }
+}
+
+fn nanos(span: std::time::Duration) -> Duration {
+    Duration(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn front(settings: &Settings, bound: SocketAddr) -> FrontOptions {

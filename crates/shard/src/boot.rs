@@ -10,9 +10,8 @@
 //! anything. Nothing is answered, voted or deleted before the switch; a crash before it starts over
 //! from the old generation, one after it from the new.
 //!
-//! Crash argument for reservations. A start that cannot trust its tail (on one node: every start
-//! that no clean stop went before) owes every partition of a `replicated` lane a jump over what was
-//! reserved. The debt itself is carried into the new
+//! Crash argument for reservations. A start that cannot trust its tail owes every partition of a
+//! `replicated` lane a jump over what was reserved. The debt itself is carried into the new
 //! generation (`frontier` raised to the reservation), because the new generation is trusted by the
 //! next start: a crash before the jump is in the log finds the debt, one after it finds the jump.
 //! The record stands above the log's head, so that no checkpoint taken before the jump releases it.
@@ -82,6 +81,8 @@ pub struct BootOptions {
     pub checkpoint_interval: Duration,
     /// See [`ShardOptions::park_age_max`].
     pub park_age_max: Duration,
+    /// See [`ShardOptions::retention_interval`].
+    pub retention_interval: Option<Duration>,
     /// For the fronts; shard, shards, replica and generation are filled in.
     pub front: FrontOptions,
 }
@@ -101,6 +102,7 @@ impl BootOptions {
             offset_reservation_lease: borzoi_types::limits::OFFSET_RESERVATION_LEASE_DEFAULT,
             checkpoint_interval: Duration::from_secs(60),
             park_age_max: Duration::from_secs(2),
+            retention_interval: Some(Duration::from_secs(60)),
             front: FrontOptions::default(),
         }
     }
@@ -326,6 +328,7 @@ impl Starting<'_> {
             offset_reservation_lease: self.options.offset_reservation_lease,
             checkpoint_interval: self.options.checkpoint_interval,
             park_age_max: self.options.park_age_max,
+            retention_interval: self.options.retention_interval,
         }
     }
 

@@ -58,10 +58,19 @@ pub enum HostOutput {
     JournalRefused(AppendError),
 }
 
+/// When a prepare may count as held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Before {
+    /// This record must be durable first; [`RecordSeq::ZERO`]: none.
+    pub durable_first: RecordSeq,
+    /// The level of the prepare itself, at least that of its log.
+    pub level: Durability,
+}
+
 /// What must be durable before a prepare may count as held, beside the prepare itself.
 pub trait BeforeAppend {
     /// Called before the record of `prepare` enters the journal. May append records of its own; the
-    /// highest of those that must be durable first is returned ([`RecordSeq::ZERO`]: none).
+    /// highest of those that must be durable first is returned.
     ///
     /// # Errors
     /// When the journal does not take them; the prepare is not appended then.
@@ -69,10 +78,10 @@ pub trait BeforeAppend {
         &mut self,
         prepare: &Prepare,
         journal: &mut Journal,
-    ) -> Result<RecordSeq, AppendError>;
+    ) -> Result<Before, AppendError>;
 }
 
-/// For logs whose prepares depend on nothing.
+/// For logs of level `persisted` whose prepares depend on nothing.
 pub struct NothingBefore;
 
 impl BeforeAppend for NothingBefore {
@@ -80,8 +89,8 @@ impl BeforeAppend for NothingBefore {
         &mut self,
         _prepare: &Prepare,
         _journal: &mut Journal,
-    ) -> Result<RecordSeq, AppendError> {
-        Ok(RecordSeq::ZERO)
+    ) -> Result<Before, AppendError> {
+        Ok(Before { durable_first: RecordSeq::ZERO, level: Durability::Persisted })
     }
 }
 
@@ -332,12 +341,15 @@ impl LogHost {
     ) -> Result<(), AppendError> {
         assert_eq!(prepare.header.log, self.log);
         self.timestamp = self.timestamp.max(prepare.header.timestamp);
-        let durable_first = before.before_append(prepare, journal)?;
+        let Before { mut durable_first, level } = before.before_append(prepare, journal)?;
+        assert!(level >= self.level, "never less than the log promises");
         // Room for operations of clients was asked for before they were proposed; whatever
         // consensus itself appends may use the reserved share.
-        let sequence =
-            journal.append(prepare_record(prepare), self.level, RecordClass::Reserved)?;
+        let sequence = journal.append(prepare_record(prepare), level, RecordClass::Reserved)?;
         assert!(durable_first < sequence, "what it depends on stands before it");
+        if level > self.level {
+            durable_first = sequence;
+        }
         let (op, checksum) = (prepare.header.op, prepare.header.checksum);
         self.appended.push_back(Appended { op, checksum, sequence, durable_first });
         Ok(())

@@ -60,4 +60,7 @@ pub struct ShardOptions {
     pub checkpoint_interval: Duration,
     /// How long a request waits for its partition to be created before it is answered.
     pub park_age_max: Duration,
+    /// Longest time from one removal of old segments to the next; none: nothing is removed by age
+    /// and size.
+    pub retention_interval: Option<Duration>,
 }

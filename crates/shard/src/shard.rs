@@ -129,6 +129,7 @@ impl Shard {
                 }
                 BackOutput::MetadataRead { token, op } => FrontEvent::MetadataRead { token, op },
                 BackOutput::MetadataServing(serving) => FrontEvent::MetadataServing(serving),
+                BackOutput::LanesConfirmed(lanes) => FrontEvent::LanesConfirmed(lanes),
             };
             self.front.handle(now, event, &mut self.back, effects);
         }

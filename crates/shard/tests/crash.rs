@@ -7,15 +7,15 @@
 
 mod support;
 
-use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart};
+use borzoi_shard::lane::api::{ConsumerKey, LaneReply, PollStart};
 use borzoi_shard::{Random, SeededRandom};
 use borzoi_storage::sim_disk::{Fate, SimDisk};
 use borzoi_types::{Durability, Duration, Offset};
 use std::collections::BTreeMap;
 use support::model::{End, Model};
 use support::{
-    Action, BOOT_ID, Node, Place, boot_disk, create_stream, create_topic, delete_topic, new_disk,
-    options, start_time,
+    Action, BOOT_ID, Node, Place, boot_disk, create_stream, create_topic, create_topic_with,
+    delete_segments, delete_topic, new_disk, options, poll_request, start_time,
 };
 
 const DURABLE: &str = "durable";
@@ -34,6 +34,10 @@ enum Step {
     Create(&'static str),
     /// Delete a topic.
     Delete(&'static str),
+    /// Create a durable topic of one partition whose segments hold so many bytes.
+    CreateSmall(&'static str, u64),
+    /// Delete the oldest closed segments; messages below the offset may be gone.
+    DeleteSegments(&'static str, u32, Offset),
     /// Let the checkpoint interval pass.
     Checkpoint,
     /// Wait until everything is answered.
@@ -109,6 +113,22 @@ impl Run {
                     }
                     self.topics.insert(topic, (at, true));
                 }
+                Step::CreateSmall(topic, segment_bytes) => {
+                    let level = Durability::Persisted;
+                    let change = create_topic_with(topic, 1, level, |options| {
+                        options.segment_size = segment_bytes;
+                    });
+                    self.node.command(change);
+                    while self.turn() {}
+                    let at = self.node.place(topic, 0).expect("created");
+                    self.topics.insert(topic, (at, false));
+                    self.places.push((at, level));
+                }
+                Step::DeleteSegments(topic, count, below) => {
+                    let at = self.node.place(topic, 0).expect("created");
+                    self.model.may_go_below(at, below);
+                    self.node.command(delete_segments(topic, 0, count));
+                }
                 Step::Send(topic, partition, count, bytes) => {
                     let at = self.node.place(topic, partition).expect("created");
                     self.model.send(&mut self.node, at, level(topic), count, bytes);
@@ -123,8 +143,7 @@ impl Run {
                     let at = self.node.place(topic, partition).expect("created");
                     let consumer = ConsumerKey::Consumer(4);
                     let (start, count) = (PollStart::Next, 2);
-                    let kind = LaneRequestKind::Poll { start, count, consumer, auto_commit: true };
-                    self.node.request(at, kind);
+                    self.node.request(at, poll_request(start, count, consumer, true));
                 }
                 Step::Checkpoint => self.node.pass(Duration::from_secs(61)),
                 Step::Wait => while self.turn() {},
@@ -323,6 +342,30 @@ fn small_sends_and_offset_stores_survive_a_crash_at_every_step() {
     ]);
     assert_eq!(run.model.highest_seen(run.places[2].0), Some(Offset(23)));
     report("small", &run);
+}
+
+#[test]
+fn deleted_segments_stay_deleted_and_nothing_else_goes_after_a_crash_at_every_step() {
+    const SMALL: &str = "small";
+    let mut run = Run::new(1, 14, 8);
+    let mut steps = vec![Step::CreateSmall(SMALL, 2_000)];
+    // Two sends of 700 bytes and their frames close a segment: offsets 0 and 1, 2 and 3, ...
+    steps.extend([Step::Send(SMALL, 0, 1, 700), Step::Wait].repeat(7));
+    steps.extend([
+        Step::DeleteSegments(SMALL, 1, Offset(2)),
+        Step::Wait,
+        Step::Checkpoint,
+        Step::Send(SMALL, 0, 1, 700),
+        Step::DeleteSegments(SMALL, 2, Offset(6)),
+        Step::Wait,
+        Step::Checkpoint,
+        Step::Wait,
+    ]);
+    run.workload(&steps);
+    let at = run.node.place(SMALL, 0).unwrap();
+    let left = Model::read_all(&mut run.node, at);
+    assert_eq!(left.keys().next(), Some(&Offset(6)), "three of four closed segments are gone");
+    report("deleted segments", &run);
 }
 
 #[test]

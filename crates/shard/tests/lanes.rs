@@ -7,7 +7,10 @@ mod support;
 use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart, Refusal};
 use borzoi_types::{Durability, Duration, Offset};
 use support::model::{End, Model};
-use support::{Node, Place, create_stream, create_topic, new_disk, options, start_time};
+use support::{
+    Node, Place, create_stream, create_topic, new_disk, options, poll_request, start_time,
+    store_request,
+};
 
 fn node_with_topics(shards: u16) -> Node {
     let mut node = Node::start(new_disk(), &options(shards), start_time(), 1);
@@ -26,7 +29,7 @@ fn place(node: &Node, topic: &str, partition: u32) -> Place {
 
 fn poll(node: &mut Node, at: Place, start: PollStart, count: u32, auto_commit: bool) -> LaneReply {
     let consumer = ConsumerKey::Consumer(1);
-    let ticket = node.request(at, LaneRequestKind::Poll { start, count, consumer, auto_commit });
+    let ticket = node.request(at, poll_request(start, count, consumer, auto_commit));
     node.settle();
     node.answer(ticket)
 }
@@ -141,7 +144,7 @@ fn offsets_are_stored_read_and_deleted_with_the_refusals_of_the_protocol() {
     let mut model = Model::default();
     let at = place(&node, "durable", 0);
     let consumer = ConsumerKey::Consumer(5);
-    let store = |offset| LaneRequestKind::StoreOffset { consumer, offset, wait: true };
+    let store = |offset| store_request(consumer, offset);
     let ask = |node: &mut Node, kind| {
         let ticket = node.request(at, kind);
         node.settle();
@@ -149,7 +152,7 @@ fn offsets_are_stored_read_and_deleted_with_the_refusals_of_the_protocol() {
     };
     let empty = ask(&mut node, store(Offset(0)));
     assert!(matches!(empty, LaneReply::Refused(Refusal::InvalidOffset)));
-    let missing = ask(&mut node, LaneRequestKind::DeleteOffset { consumer });
+    let missing = ask(&mut node, LaneRequestKind::DeleteOffset { consumer, generation: 0 });
     assert!(matches!(missing, LaneReply::Refused(Refusal::OffsetNotFound)));
     model.send(&mut node, at, Durability::Persisted, 10, 10);
     node.settle();
@@ -164,7 +167,7 @@ fn offsets_are_stored_read_and_deleted_with_the_refusals_of_the_protocol() {
         }
         other => panic!("{other:?}"),
     }
-    let deleted = ask(&mut node, LaneRequestKind::DeleteOffset { consumer });
+    let deleted = ask(&mut node, LaneRequestKind::DeleteOffset { consumer, generation: 0 });
     assert!(matches!(deleted, LaneReply::Stored));
     assert!(matches!(ask(&mut node, get()), LaneReply::Offset { stored_offset: None, .. }));
 }

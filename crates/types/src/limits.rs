@@ -127,6 +127,19 @@ pub const LANE_FEED_ENTRIES_MAX: usize = 65_536;
 /// metadata carries them, so few are better: 64 KiB per lane.
 pub const LANE_TOMBSTONES_MAX: usize = 4_096;
 
+/// Segments of one partition that retention removes by age and size in one pass: a topic whose
+/// limit was lowered does not stop the disk with thousands of removals at once.
+pub const RETENTION_SEGMENTS_PER_PASS_MAX: u32 = 16;
+
+/// Milliseconds from one look at what consumers held back to the next: soon for a person, and an
+/// offset that moves a thousand times in between costs one look.
+pub const RETENTION_HELD_MILLIS: u64 = 1_000;
+
+/// Milliseconds between two reports of a shard to metadata of what its lanes have committed: many
+/// deletions share one report, and the wishes of one partition are forgotten before the next ones
+/// are many.
+pub const LANES_CONFIRMED_MILLIS: u64 = 100;
+
 /// Segment deletions of one partition waiting for its lane.
 pub const SEGMENT_WISHES_PER_PARTITION_MAX: usize = 16;
 

@@ -190,6 +190,24 @@ pub const KEYS: &[Key] = &[
         show: |from| text(format!("{} ms", from.checkpoint_interval.as_millis())),
     },
     Key {
+        path: "retention.enabled",
+        alias: Some("IGGY_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED"),
+        allowed: "true or false",
+        set: |to, value| assign(&mut to.retention_enabled, truth(value)),
+        show: |from| toml::Value::Boolean(from.retention_enabled),
+    },
+    Key {
+        path: "retention.interval",
+        alias: Some("IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL"),
+        allowed: "a duration from 1 s to 24 h",
+        set: |to, value| {
+            let millis =
+                |span: &std::time::Duration| (1_000..=86_400_000).contains(&span.as_millis());
+            assign(&mut to.retention_interval, duration(value).filter(millis))
+        },
+        show: |from| text(format!("{} ms", from.retention_interval.as_millis())),
+    },
+    Key {
         path: "cache.size_per_shard",
         alias: None,
         allowed: "a size of at least 16 MiB",

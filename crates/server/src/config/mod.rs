@@ -79,6 +79,10 @@ pub struct Settings {
     pub journal_files_max: u32,
     /// `checkpoint.interval`
     pub checkpoint_interval: Duration,
+    /// `retention.enabled`
+    pub retention_enabled: bool,
+    /// `retention.interval`
+    pub retention_interval: Duration,
     /// `cache.size_per_shard`, bytes
     pub cache_bytes_per_shard: u64,
     /// `log.level`
@@ -202,6 +206,8 @@ impl Settings {
             journal_file_bytes: 0,
             journal_files_max: 0,
             checkpoint_interval: Duration::ZERO,
+            retention_enabled: true,
+            retention_interval: Duration::ZERO,
             cache_bytes_per_shard: 0,
             log_level: String::new(),
             log_format: LogFormat::Human,

@@ -15,6 +15,7 @@ mod serving;
 pub(crate) mod shared;
 mod stop;
 pub(crate) mod transfer;
+mod upkeep;
 
 use crate::checkpointer::Checkpointer;
 use crate::event::{Effect, FatalError, LogEntry, LogLevel, ShardMessage};
@@ -40,6 +41,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stop::Stop;
 use transfer::Transfers;
+use upkeep::Upkeep;
 
 /// One committed metadata operation, for the metadata state machine of shard 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,6 +107,8 @@ pub enum BackOutput {
         /// Who leads it; none while nobody is known to.
         leader: Option<ReplicaId>,
     },
+    /// Lanes led here have committed all that metadata wanted of them up to an operation.
+    LanesConfirmed(Vec<(LogId, Op)>),
 }
 
 /// Everything behind the front of one shard.
@@ -120,6 +124,7 @@ pub struct Back {
     /// Committed metadata has changed since the last pass of the reconciler.
     metadata_changed: bool,
     stop: Stop,
+    upkeep: Upkeep,
     /// The journal's newest record, and when it was first seen.
     appended: (RecordSeq, Mono),
 }
@@ -145,6 +150,7 @@ impl Back {
             hand_back: HandBack::default(),
             metadata_changed: true,
             stop: Stop::default(),
+            upkeep: Upkeep::default(),
             appended: (RecordSeq::ZERO, Mono(0)),
         }
     }
@@ -306,6 +312,7 @@ impl Back {
         self.send_heartbeats(now);
         self.hand_back(now);
         self.retry_after_no_space(now);
+        self.drive_retention(now);
         self.shared.drain(effects);
     }
 
@@ -320,11 +327,13 @@ impl Back {
                 lane.begin_round(&mut self.shared);
                 lane.form(now, &mut self.shared);
                 lane.flush(&mut self.shared);
+                lane.settle_confirmed(&mut self.shared);
             } else if let Some(metadata) = &mut self.metadata {
                 metadata.retry_stalled(now, &mut self.shared);
                 metadata.begin_round(&mut self.shared);
             }
         }
+        self.report_confirmed(now, front.metadata());
         self.drive_transfers(now);
         self.drive_checkpoints(now, front);
         // What a checkpoint has just released is used at once: no event may follow that would
@@ -373,6 +382,7 @@ impl Back {
             self.shared.no_space.map(|backoff| backoff.retry_at),
             pending,
             rest,
+            self.upkeep_deadline(),
         ];
         all.into_iter().flatten().min()
     }

@@ -91,10 +91,13 @@ pub struct Shared {
     /// Logs whose next operation found no room in the journal; they are looked at with every
     /// batch until there is some, because what makes room knows nothing of them.
     pub no_room: BTreeSet<LogId>,
-    /// A lane has begun to serve: its reconciler looks at everything.
+    /// A lane has something for the reconciler although metadata is unchanged, or has begun to
+    /// serve: then its reconciler looks at everything.
     pub reconcile_wanted: bool,
     /// Logs that wait for the journal.
     pub waiting: BTreeSet<LogId>,
+    /// Lanes that have confirmed more of what metadata wants since metadata was told.
+    pub confirmed: BTreeSet<LogId>,
     /// The disk has refused a write for lack of space; when to try again.
     pub no_space: Option<Backoff>,
     /// The wait that led to the attempt under way, so that the next one is longer.
@@ -201,6 +204,7 @@ impl Shared {
             no_room: BTreeSet::new(),
             reconcile_wanted: true,
             waiting: BTreeSet::new(),
+            confirmed: BTreeSet::new(),
             no_space: None,
             retrying: None,
             fatal: false,
@@ -277,6 +281,11 @@ impl Shared {
     /// Tells the front whether metadata operations may be proposed.
     pub fn metadata_serving(&mut self, serving: bool) {
         self.output.push_back(BackOutput::MetadataServing(serving));
+    }
+
+    /// Tells the front what lanes have confirmed, for metadata.
+    pub fn lanes_confirmed(&mut self, lanes: Vec<(LogId, Op)>) {
+        self.output.push_back(BackOutput::LanesConfirmed(lanes));
     }
 
     /// Answers a request for counters of the own front.

@@ -4,18 +4,16 @@
 //! or its time is up, and is taken out exactly once; a command that is refused was not and will
 //! not be executed, one whose fate is unknown is answered 57.
 
-use super::changes::LANES_PATIENCE;
 use super::connection::Place;
 use super::feed::Applied;
 use super::request::{Caller, Running, Step};
-use super::timers::Timer;
 use super::{Cx, Front, FrontMessage, replies};
-use crate::lane::api::{LaneReply, LaneRequest, LaneRequestKind, Origin, Ticket};
+use crate::lane::api::{LaneRequestKind, Ticket};
 use crate::metadata_host::Asker;
 use borzoi_metadata::{
     ClosedConnection, Command, CompletedHandover, Outcome, PartitionPlace, Resolved,
 };
-use borzoi_types::{LogId, Mono, Op, PartitionKey, ShardId};
+use borzoi_types::{Mono, Op, ShardId};
 use borzoi_wire::frame::ReplyTo;
 use borzoi_wire::{ErrorCode, Secret};
 use bytes::Bytes;
@@ -34,10 +32,10 @@ pub(crate) enum Waiting {
     },
     /// A change waits for its command.
     Change(Change),
-    /// A change is committed and waits for the lanes that have to delete partitions.
+    /// A change is committed and waits for the lanes that have to do their part.
     Lanes(LanesWait),
-    /// One such partition; the ticket is that of the change.
-    Deletion(Ticket),
+    /// One such part; the ticket is that of the change.
+    LanePart(Ticket),
     /// A hand-over waits for its old owner to have committed what it was given.
     Draining(CompletedHandover),
     /// Nobody waits: the server told the log that connections were lost.
@@ -89,13 +87,13 @@ pub(crate) struct LaneWait {
     pub(crate) running: Running,
 }
 
-/// A committed change that waits for lanes to delete partitions.
+/// A committed change that waits for lanes to do their part.
 #[derive(Debug)]
 pub(crate) struct LanesWait {
     pub(crate) change: Change,
     /// How it will be answered.
     pub(crate) applied: Applied,
-    /// Partitions whose deletion no lane has confirmed yet.
+    /// Parts that no lane has confirmed yet.
     pub(crate) outstanding: usize,
     /// When the client is told to ask again.
     pub(crate) due: Mono,
@@ -164,9 +162,9 @@ impl Front {
             self.watch_member(change.place.connection, cx);
         }
         if change.waits_for_lanes && executed {
-            let deleted = self.deleted_by(applied.at.op);
-            if !deleted.is_empty() {
-                return self.await_deletions(change, applied, &deleted, cx);
+            let parts = self.parts_of(applied.at.op);
+            if !parts.is_empty() {
+                return self.await_lanes(change, applied, parts, cx);
             }
         }
         let parts = self.change_reply(&change, &applied);
@@ -178,67 +176,5 @@ impl Front {
         if let Some(state) = self.connections.get_mut(&place.connection) {
             state.told = state.told.max(op);
         }
-    }
-
-    /// Partitions that an operation deleted, as far back as metadata remembers.
-    fn deleted_by(&self, op: Op) -> Vec<(LogId, PartitionKey)> {
-        let Some(before) = op.0.checked_sub(1).map(Op) else { return Vec::new() };
-        let lanes = (1..=self.metadata.layout().lanes()).map(LogId);
-        let changes =
-            lanes.filter_map(|lane| Some((lane, self.metadata.lane_changes(lane, before)?)));
-        let keys = changes.flat_map(|(lane, changes)| {
-            let of_op = changes.take_while(move |(at, _)| *at == op);
-            of_op.map(move |(_, key)| (lane, key))
-        });
-        keys.filter(|(_, key)| self.metadata.partition(*key).is_none()).collect()
-    }
-
-    /// A delete or purge is answered when the lanes have committed their part.
-    fn await_deletions(
-        &mut self,
-        change: Change,
-        applied: Applied,
-        deleted: &[(LogId, PartitionKey)],
-        cx: &mut Cx<'_>,
-    ) {
-        let ticket = self.next_ticket();
-        let due = cx.now.mono.plus(LANES_PATIENCE);
-        self.timers.set(due, Timer::Lanes(ticket));
-        let wait = LanesWait { change, applied, outstanding: deleted.len(), due };
-        self.waiting.insert(ticket, Waiting::Lanes(wait));
-        for (lane, key) in deleted {
-            let part = self.next_ticket();
-            self.waiting.insert(part, Waiting::Deletion(ticket));
-            let origin = Origin { shard: self.options.shard, ticket: part };
-            let kind = LaneRequestKind::AwaitDeleted;
-            let request = LaneRequest { origin, key: *key, lane: *lane, kind };
-            cx.behind.submit(cx.now, request, cx.effects);
-        }
-    }
-
-    /// A lane has answered for one partition of a delete or purge.
-    pub(super) fn deletion_answered(&mut self, ticket: Ticket, reply: &LaneReply, cx: &mut Cx<'_>) {
-        let Some(Waiting::Lanes(wait)) = self.waiting.get_mut(&ticket) else { return };
-        if !matches!(reply, LaneReply::KeyDeleted { .. }) {
-            return self.lanes_overdue(ticket, cx);
-        }
-        wait.outstanding -= 1;
-        if wait.outstanding == 0
-            && let Some(Waiting::Lanes(wait)) = self.waiting.remove(&ticket)
-        {
-            self.timers.cancel(wait.due, Timer::Lanes(ticket));
-            let parts = self.change_reply(&wait.change, &wait.applied);
-            self.complete(wait.change.place, parts, cx);
-        }
-    }
-
-    /// A lane took too long or cannot say: the change is committed, and answered when the client
-    /// asks for it again.
-    pub(super) fn lanes_overdue(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
-        let Some(Waiting::Lanes(wait)) = self.waiting.remove(&ticket) else { return };
-        self.timers.cancel(wait.due, Timer::Lanes(ticket));
-        let (to, commit) = (&wait.change.to, self.metadata.applied());
-        let parts = replies::transient(to, commit, ErrorCode::TransientNotCommitted);
-        self.complete(wait.change.place, parts, cx);
     }
 }

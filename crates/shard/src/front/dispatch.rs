@@ -67,14 +67,13 @@ impl Front {
             | Request::GetOffsetRouting(_)
             | Request::AttachConsumerSession(_)
             | Request::GetSnapshot(_)
-            // Lanes do not delete segments yet.
-            | Request::DeleteSegments(_)
             | Request::FlushUnsavedBuffer(_) => self.deny(caller, ErrorCode::FeatureUnavailable),
             #[rustfmt::skip]
             Request::CreateStream(_) | Request::UpdateStream(_) | Request::DeleteStream(_)
             | Request::PurgeStream(_) | Request::CreateTopic(_) | Request::UpdateTopic(_)
             | Request::DeleteTopic(_) | Request::PurgeTopic(_) | Request::CreatePartitions(_)
-            | Request::DeletePartitions(_) | Request::CreateConsumerGroup(_)
+            | Request::DeletePartitions(_) | Request::DeleteSegments(_)
+            | Request::CreateConsumerGroup(_)
             | Request::DeleteConsumerGroup(_) | Request::JoinConsumerGroup(_)
             | Request::LeaveConsumerGroup(_) => self.dispatch_resource(caller, request, cx),
         }
@@ -132,6 +131,11 @@ fn resource_change(
         Request::DeletePartitions(body) => Change::DeletePartitions {
             topic: topic_name(body.stream, body.topic),
             count: partitions_in_range(body.partitions_count, 1)?,
+        },
+        Request::DeleteSegments(body) => Change::DeleteSegments {
+            topic: topic_name(body.stream, body.topic),
+            partition: body.partition,
+            count: body.segments_count,
         },
         Request::CreateConsumerGroup(body) => {
             Change::CreateGroup { topic: topic_name(body.stream, body.topic), name: body.name }

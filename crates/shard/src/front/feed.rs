@@ -16,12 +16,10 @@ use super::request::Running;
 use super::timers::Timer;
 use super::{Cx, Front, FrontMessage};
 use crate::back::MetadataCommit;
-use crate::event::{ClientTrouble, CloseReason, Effect, LogLevel, ShardMessage};
+use crate::event::{Effect, ShardMessage};
 use crate::lane::api::Ticket;
 use crate::metadata_host::Asker;
-use borzoi_metadata::{
-    Admission, Change, Command, Issuer, Metadata, Notice, Outcome, SessionRef, UserKey,
-};
+use borzoi_metadata::{Admission, Change, Command, Issuer, Metadata, Notice, Outcome};
 use borzoi_types::{Body, Micros, Op, ShardId};
 use borzoi_wire::ErrorCode;
 use borzoi_wire::frame::RequestView;
@@ -275,40 +273,16 @@ impl Front {
                     self.session_ended(*session, cx);
                 }
                 Notice::UserDeleted(user) => self.user_deleted(*user, cx),
+                Notice::UserChanged(user) => self.user_changed(*user, cx),
+                Notice::TokenDeleted { hash, .. } => self.token_deleted(*hash, cx),
                 Notice::LaneChanged(_)
                 | Notice::SessionStarted(_)
-                | Notice::UserChanged(_)
-                | Notice::TokenDeleted { .. }
                 | Notice::GroupChanged(_)
                 | Notice::GroupDeleted(_) => {}
                 Notice::HandoverStarted { group, partition } => {
                     self.handover_started(*group, *partition, cx);
                 }
             }
-        }
-    }
-
-    /// A session is over: a connection that still holds it is closed.
-    fn session_ended(&mut self, session: SessionRef, cx: &mut Cx<'_>) {
-        let holder = self.bound.get(&session.client).copied().filter(|connection| {
-            let binding = self.connections.get(connection).and_then(|state| state.binding);
-            binding.is_some_and(|binding| binding.session == session.session)
-        });
-        if let Some(connection) = holder {
-            let trouble = ClientTrouble::SessionEnded(session.session);
-            self.log_of(connection, LogLevel::Info, trouble, cx);
-            self.close(connection, CloseReason::Evicted, cx);
-        }
-    }
-
-    fn user_deleted(&mut self, user: UserKey, cx: &mut Cx<'_>) {
-        let held = self
-            .connections
-            .iter()
-            .filter(|(_, state)| state.binding.is_some_and(|binding| binding.user == user));
-        let held: Vec<_> = held.map(|(connection, _)| *connection).collect();
-        for connection in held {
-            self.close(connection, CloseReason::Evicted, cx);
         }
     }
 }

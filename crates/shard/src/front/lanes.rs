@@ -34,7 +34,7 @@ impl Front {
     pub(super) fn lane_replied(&mut self, ticket: Ticket, reply: LaneReply, cx: &mut Cx<'_>) {
         let wait = match self.waiting.remove(&ticket) {
             Some(Waiting::Lane(wait)) => wait,
-            Some(Waiting::Deletion(change)) => return self.deletion_answered(change, &reply, cx),
+            Some(Waiting::LanePart(change)) => return self.lane_part_done(change, &reply, cx),
             Some(Waiting::Draining(handover)) => return self.drained(handover, &reply, cx),
             other => panic!("a lane answered {ticket:?}, which is {other:?}"),
         };
@@ -64,7 +64,14 @@ impl Front {
                     Reply::ConsumerOffset(offset)
                 }))
             }
-            LaneReply::Created | LaneReply::Drained => panic!("no client asked for {reply:?}"),
+            LaneReply::Created | LaneReply::Drained | LaneReply::Confirmed => {
+                panic!("no client asked for {reply:?}")
+            }
+            // The owner that the lane has seen is not known here yet: the client asks again.
+            LaneReply::Refused(Refusal::NotOwner) if is_poll(to) => {
+                let prefix = PollPrefix::resync();
+                replies::polled(to, caller.binding.session, commit, prefix, Vec::new())
+            }
             LaneReply::Refused(refusal) => refused(to, commit, &refusal),
             LaneReply::KeyDeleted { by } => {
                 self.tell(caller.place, by);
@@ -80,6 +87,11 @@ impl Front {
     }
 }
 
+/// Offsets are written by operations of their own; a read that a lane refuses an owner is a poll.
+const fn is_poll(to: &borzoi_wire::frame::ReplyTo) -> bool {
+    to.operation == Operation::NonReplicated as u8
+}
+
 fn refused(to: &borzoi_wire::frame::ReplyTo, commit: Op, refusal: &Refusal) -> Vec<Bytes> {
     let code = match refusal {
         Refusal::Busy
@@ -89,6 +101,7 @@ fn refused(to: &borzoi_wire::frame::ReplyTo, commit: Op, refusal: &Refusal) -> V
         | Refusal::NoSpace => ErrorCode::TransientNotAccepted,
         Refusal::InvalidOffset => ErrorCode::InvalidOffset,
         Refusal::OffsetNotFound => ErrorCode::ConsumerOffsetNotFound,
+        Refusal::NotOwner => ErrorCode::ConsumerGroupPartitionNotOwned,
         Refusal::RequestTooOld => ErrorCode::RequestAlreadyApplied,
         Refusal::Damaged { .. } => ErrorCode::InvalidBatchChecksum,
         Refusal::ReadFailed => ErrorCode::CannotReadFile,

@@ -280,6 +280,7 @@ impl Front {
         self.admission.logged_in(connection);
         cx.effects.push(Effect::SetFrameLimit { connection, bytes: FRAME_BYTES_MAX });
         self.watch_member(connection, cx);
+        self.watch_token(connection, cx);
     }
 
     fn identity(&self, user: UserId, binding: Binding) -> Identity {

@@ -114,14 +114,13 @@ impl Front {
         };
         or_return!(self.authorise(caller, known, Action::PollMessages(stream.id, topic.id)));
         let partition = poll.partition.0;
-        let consumer = match poll.consumer.kind {
+        let (consumer, generation) = match poll.consumer.kind {
             ConsumerKind::Consumer => {
-                ConsumerKey::Consumer(poll.consumer.plain_number().unwrap_or(0))
+                (ConsumerKey::Consumer(poll.consumer.plain_number().unwrap_or(0)), 0)
             }
-            ConsumerKind::Group => match self.group_reader(caller, known, topic, poll, partition) {
-                Ok(consumer) => consumer,
-                Err(step) => return step,
-            },
+            ConsumerKind::Group => {
+                or_return!(self.group_reader(caller, known, topic, poll, partition))
+            }
         };
         let partition = partition.unwrap_or(PartitionId(0));
         let partition = match self.metadata.resolve_in(stream.id, topic, partition) {
@@ -136,12 +135,12 @@ impl Front {
             PollingStrategy::Next => PollStart::Next,
         };
         let (count, auto_commit) = (poll.count, poll.auto_commit);
-        let kind = LaneRequestKind::Poll { start, count, consumer, auto_commit };
+        let kind = LaneRequestKind::Poll { start, count, consumer, auto_commit, generation };
         Step::Lane(Box::new(LaneCall { caller: *caller, partition, kind }))
     }
 
-    /// Whether the caller may read a partition for a group; if not, the answer that makes it ask
-    /// for its assignment again.
+    /// Whether the caller may read a partition for a group, and under which generation; if not, the
+    /// answer that makes it ask for its assignment again.
     fn group_reader(
         &self,
         caller: &Caller,
@@ -149,7 +148,7 @@ impl Front {
         topic: &Topic,
         poll: &PollMessages<'_>,
         partition: Option<PartitionId>,
-    ) -> Result<ConsumerKey, Step> {
+    ) -> Result<(ConsumerKey, u64), Step> {
         let Some(group) = topic.find_group(&poll.consumer.id.to_identifier()) else {
             return Err(self.refuse(caller, known, ErrorCode::ConsumerGroupIdNotFound));
         };
@@ -159,7 +158,7 @@ impl Front {
             return Err(self.polled_nothing(caller, prefix));
         };
         match group.ownership(caller.binding.client, partition) {
-            Ownership::Owner => Ok(ConsumerKey::Group(group.id)),
+            Ownership::Owner => Ok((ConsumerKey::Group(group.id), group.generation)),
             _ if self.may_be_behind(known.certain) => Err(Step::AskCommit),
             Ownership::HandingOver | Ownership::NotOwner | Ownership::NotMember => {
                 Err(self.polled_nothing(caller, PollPrefix::resync()))

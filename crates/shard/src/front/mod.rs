@@ -31,6 +31,7 @@ mod failed_logins;
 mod feed;
 mod figures;
 mod groups;
+mod lane_changes;
 mod lanes;
 mod login;
 mod message;
@@ -42,6 +43,7 @@ mod records;
 mod remembered;
 mod replies;
 mod request;
+mod revoked;
 mod session;
 mod system;
 mod timers;
@@ -170,6 +172,8 @@ pub enum FrontEvent {
         /// Who leads it; none while nobody is known to.
         leader: Option<ReplicaId>,
     },
+    /// Lanes led here have committed what metadata wanted of them up to an operation.
+    LanesConfirmed(Vec<(LogId, Op)>),
 }
 
 /// What the front needs of the part behind it. [`Back`] is the one that serves; tests put a
@@ -354,6 +358,7 @@ impl Front {
             | FrontEvent::Forwarded { .. }
             | FrontEvent::PeerLink { .. }
             | FrontEvent::Leader { .. } => {}
+            FrontEvent::LanesConfirmed(lanes) => self.lanes_confirmed(lanes, cx),
         }
     }
 
@@ -421,6 +426,7 @@ impl Front {
                 Timer::LoginDeadline(connection) => self.login_deadline_passed(connection, cx),
                 Timer::FailedLogin(place) => self.failed_login_due(place, cx),
                 Timer::Heartbeat(connection) => self.heartbeat_due(connection, cx),
+                Timer::TokenExpiry(connection) => self.token_expiry_due(connection, cx),
                 Timer::Lanes(ticket) => self.lanes_overdue(ticket, cx),
                 Timer::Housekeeping => self.housekeeping(cx),
                 Timer::Retry => self.retry_lost(),

@@ -10,7 +10,7 @@ use super::reads::or_return;
 use super::request::{Caller, Known, Step};
 use crate::lane::api::{ConsumerKey, LaneRequestKind};
 use borzoi_metadata::{Action, Ownership, Resolved, Stream, Topic};
-use borzoi_types::PartitionId;
+use borzoi_types::{Durability, PartitionId};
 use borzoi_wire::body::{DeleteConsumerOffset, GetConsumerOffset, OffsetAck, StoreConsumerOffset};
 use borzoi_wire::{ConsumerKind, ConsumerRef, ErrorCode, IdentifierRef, OptionalPartition};
 
@@ -20,6 +20,16 @@ struct WriteTarget<'a> {
     stream: IdentifierRef<'a>,
     topic: IdentifierRef<'a>,
     partition: OptionalPartition,
+}
+
+/// Where an offset write goes, and under what conditions.
+struct Written {
+    partition: Resolved,
+    consumer: ConsumerKey,
+    /// Of the group; 0 for a plain consumer.
+    generation: u64,
+    /// When a store is confirmed.
+    level: Durability,
 }
 
 impl Front {
@@ -59,10 +69,11 @@ impl Front {
             topic: request.topic,
             partition: request.partition,
         };
-        let (partition, consumer) =
-            or_return!(self.write_target(caller, known, &target, Action::StoreConsumerOffset));
+        let written = self.write_target(caller, known, &target, Action::StoreConsumerOffset);
+        let Written { partition, consumer, generation, level } = or_return!(written);
         let wait = request.ack == OffsetAck::Quorum;
-        let kind = LaneRequestKind::StoreOffset { consumer, offset: request.offset, wait };
+        let (offset, persisted) = (request.offset, level == Durability::Persisted);
+        let kind = LaneRequestKind::StoreOffset { consumer, offset, wait, generation, persisted };
         Step::Lane(Box::new(LaneCall { caller: *caller, partition, kind }))
     }
 
@@ -78,9 +89,9 @@ impl Front {
             topic: request.topic,
             partition: request.partition,
         };
-        let (partition, consumer) =
-            or_return!(self.write_target(caller, known, &target, Action::DeleteConsumerOffset));
-        let kind = LaneRequestKind::DeleteOffset { consumer };
+        let written = self.write_target(caller, known, &target, Action::DeleteConsumerOffset);
+        let Written { partition, consumer, generation, .. } = or_return!(written);
+        let kind = LaneRequestKind::DeleteOffset { consumer, generation };
         Step::Lane(Box::new(LaneCall { caller: *caller, partition, kind }))
     }
 
@@ -92,12 +103,14 @@ impl Front {
         known: Known<'_>,
         target: &WriteTarget<'_>,
         action: fn(borzoi_types::StreamId, borzoi_types::TopicId) -> Action,
-    ) -> Result<(Resolved, ConsumerKey), Step> {
+    ) -> Result<Written, Step> {
         let missing = || self.refuse(caller, known, ErrorCode::ResourceNotFound);
         let found = self.find_topic_ref(target.stream, target.topic);
         let (stream, topic) = found.ok_or_else(missing)?;
         self.authorise(caller, known, action(stream.id, topic.id))?;
         let consumer = consumer_key(topic, &target.consumer).ok_or_else(missing)?;
+        let level = topic.options.consumer_offset_durability;
+        let mut generation = 0;
         let partition = target.partition.0.unwrap_or(PartitionId(0));
         if target.consumer.kind == ConsumerKind::Group {
             let group = topic.find_group(&target.consumer.id.to_identifier());
@@ -105,9 +118,11 @@ impl Front {
             if !matches!(ownership, Some(Ownership::Owner | Ownership::HandingOver)) {
                 return Err(missing());
             }
+            generation = group.map_or(0, |group| group.generation);
         }
         let resolved = self.metadata.resolve_in(stream.id, topic, partition);
-        Ok((resolved.map_err(|_| missing())?, consumer))
+        let partition = resolved.map_err(|_| missing())?;
+        Ok(Written { partition, consumer, generation, level })
     }
 
     fn find_topic_ref(

@@ -198,10 +198,15 @@ impl Front {
 
     /// A session that signed in with a token ends with it.
     pub(super) fn check_token(&self, caller: &Caller, cx: &Cx<'_>) -> Result<(), ErrorCode> {
-        if !caller.binding.with_token {
+        self.token_in_force(&caller.binding, cx)
+    }
+
+    /// Whether the token that a session signed in with, if it did, is there and valid.
+    pub(super) fn token_in_force(&self, binding: &Binding, cx: &Cx<'_>) -> Result<(), ErrorCode> {
+        if !binding.with_token {
             return Ok(());
         }
-        let (client, session) = (caller.binding.client, caller.binding.session);
+        let (client, session) = (binding.client, binding.session);
         match self.metadata.session_user(client, session, cx.now.wall) {
             Err(code @ ErrorCode::PersonalAccessTokenExpired) => Err(code),
             _ => Ok(()),

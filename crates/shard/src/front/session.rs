@@ -21,7 +21,7 @@ use borzoi_types::limits::{
     FRAME_BYTES_BEFORE_LOGIN_MAX, HANDOVER_SECONDS_MAX, HEARTBEAT_SECONDS_MAX,
     HOUSEKEEPING_ENTRIES_MAX, SESSION_AWAY_SECONDS_MIN,
 };
-use borzoi_types::{Duration, Micros, PartitionKey};
+use borzoi_types::{Duration, LogId, Micros, Op, PartitionKey};
 use borzoi_wire::Reply;
 use borzoi_wire::frame::{EvictionReason, ReplyTo};
 
@@ -201,6 +201,14 @@ impl Front {
         }
         if self.metadata.has_expired_tokens(cx.now.wall) {
             self.keep_house(Change::ExpireTokens, cx);
+        }
+    }
+
+    /// Tells metadata what lanes led here have committed. Refused while metadata is not served, and
+    /// then told again.
+    pub(super) fn lanes_confirmed(&mut self, lanes: Vec<(LogId, Op)>, cx: &mut Cx<'_>) {
+        if self.ready && !self.stopping {
+            self.keep_house(Change::LanesConfirmed(lanes), cx);
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) enum Timer {
     FailedLogin(Place),
     /// A member of a group must have been heard.
     Heartbeat(ConnectionId),
+    /// The token that the connection logged in with expires.
+    TokenExpiry(ConnectionId),
     /// A delete or purge must have been confirmed by its lanes.
     Lanes(Ticket),
     /// Shard 0 looks for what has outlived its time.

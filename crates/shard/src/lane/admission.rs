@@ -4,10 +4,14 @@
 //! state that the log will have then; apply does not fail.
 
 use super::Lane;
-use super::api::{LaneReply, LaneRequest, LaneRequestKind, Origin, Refusal, SendIdentity};
+use super::api::{
+    ConsumerKey, LaneReply, LaneRequest, LaneRequestKind, Origin, Refusal, SendIdentity,
+};
 use super::forming::{Queued, QueuedKind};
+use super::reads::Poll;
 use super::window::SendClass;
 use crate::back::shared::Shared;
+use crate::partition::Partition;
 use borzoi_types::limits::{LANE_QUEUE_BYTES_MAX, LANE_QUEUE_REQUESTS_MAX};
 use borzoi_types::{Now, Offset, Op, PartitionKey};
 use bytes::BytesMut;
@@ -31,6 +35,8 @@ impl Lane {
     fn needs_proof(&self, request: &LaneRequest) -> bool {
         match &request.kind {
             LaneRequestKind::Poll { .. } | LaneRequestKind::GetOffset { .. } => true,
+            // Behind the polls that came before it: they count as under way.
+            LaneRequestKind::AwaitDrained { .. } => true,
             // Only the negative answer.
             LaneRequestKind::StoreOffset { offset, .. } => {
                 let partition = self.state.partition(request.key);
@@ -39,7 +45,7 @@ impl Lane {
             LaneRequestKind::Send { .. }
             | LaneRequestKind::DeleteOffset { .. }
             | LaneRequestKind::AwaitDeleted
-            | LaneRequestKind::AwaitDrained { .. }
+            | LaneRequestKind::AwaitConfirmed { .. }
             | LaneRequestKind::AwaitCreated => false,
         }
     }
@@ -49,6 +55,9 @@ impl Lane {
         assert_eq!(request.lane, self.log, "routed by the lane recorded with the key");
         if let Some(refusal) = self.refusal_now(&request, shared) {
             return shared.reply(request.origin, LaneReply::Refused(refusal));
+        }
+        if let LaneRequestKind::AwaitConfirmed { through } = request.kind {
+            return self.await_confirmed(through, request.origin, shared);
         }
         if let Some(by) = self.closing.get(&request.key).copied()
             && !matches!(request.kind, LaneRequestKind::AwaitDeleted)
@@ -64,23 +73,13 @@ impl Lane {
             LaneRequestKind::Send { batch, count, identity } => {
                 self.submit_send(key, origin, batch, count, identity, shared);
             }
-            LaneRequestKind::StoreOffset { consumer, offset, wait } => {
-                let partition = self.state.partition_mut(key).expect("looked up above");
-                if partition.current_offset().is_none_or(|current| offset > current) {
-                    let refused = LaneReply::Refused(Refusal::InvalidOffset);
-                    return shared.reply(origin, refused);
-                }
-                partition.drop_overlay(consumer);
-                let kind = QueuedKind::StoreOffset { consumer, offset };
-                if self.enqueue(Queued { key, origin, waits: wait, kind }, shared) && !wait {
-                    shared.reply(origin, LaneReply::Stored);
-                }
+            LaneRequestKind::StoreOffset { consumer, offset, wait, generation, persisted } => {
+                let kind = QueuedKind::StoreOffset { consumer, offset, generation, persisted };
+                self.submit_offset(Queued { key, origin, waits: wait, kind }, shared);
             }
-            LaneRequestKind::DeleteOffset { consumer } => {
-                let partition = self.state.partition_mut(key).expect("looked up above");
-                partition.drop_overlay(consumer);
-                let kind = QueuedKind::DeleteOffset { consumer };
-                self.enqueue(Queued { key, origin, waits: true, kind }, shared);
+            LaneRequestKind::DeleteOffset { consumer, generation } => {
+                let kind = QueuedKind::DeleteOffset { consumer, generation };
+                self.submit_offset(Queued { key, origin, waits: true, kind }, shared);
             }
             LaneRequestKind::GetOffset { consumer } => {
                 let partition = self.state.partition(key).expect("looked up above");
@@ -88,8 +87,9 @@ impl Lane {
                 let stored_offset = partition.offset(consumer);
                 shared.reply(origin, LaneReply::Offset { current_offset, stored_offset });
             }
-            LaneRequestKind::Poll { start, count, consumer, auto_commit } => {
-                self.poll(key, origin, (start, count, consumer, auto_commit), shared);
+            LaneRequestKind::Poll { start, count, consumer, auto_commit, generation } => {
+                let poll = Poll { start, count, consumer, auto_commit, generation };
+                self.submit_poll(key, origin, poll, shared);
             }
             LaneRequestKind::AwaitDrained { group } => {
                 let committed = self.committed_of(key, group);
@@ -98,6 +98,58 @@ impl Lane {
             }
             LaneRequestKind::AwaitCreated => shared.reply(origin, LaneReply::Created),
             LaneRequestKind::AwaitDeleted => self.await_deleted(key, origin, shared),
+            LaneRequestKind::AwaitConfirmed { .. } => unreachable!("answered above"),
+        }
+    }
+
+    /// Offset operations: what is wrong already is refused now, the rest when it is applied.
+    fn submit_offset(&mut self, queued: Queued, shared: &mut Shared) {
+        let (consumer, generation, offset) = match queued.kind {
+            QueuedKind::StoreOffset { consumer, offset, generation, .. } => {
+                (consumer, generation, Some(offset))
+            }
+            QueuedKind::DeleteOffset { consumer, generation } => (consumer, generation, None),
+            ref other => unreachable!("not about a stored offset: {other:?}"),
+        };
+        let partition = self.state.partition_mut(queued.key).expect("looked up by the caller");
+        let refusal = if is_fenced(partition, consumer, generation) {
+            self.counters.fenced += 1;
+            Some(Refusal::NotOwner)
+        } else if offset.is_some_and(|it| partition.current_offset().is_none_or(|last| it > last)) {
+            Some(Refusal::InvalidOffset)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return shared.reply(queued.origin, LaneReply::Refused(refusal));
+        }
+        partition.drop_overlay(consumer);
+        let (origin, waits) = (queued.origin, queued.waits);
+        if self.enqueue(queued, shared) && !waits {
+            shared.reply(origin, LaneReply::Stored);
+        }
+    }
+
+    /// A poll of a consumer group is admitted under a generation. The first one of a new owner is
+    /// answered when the log refuses what the former owner still asks for.
+    fn submit_poll(&mut self, key: PartitionKey, origin: Origin, poll: Poll, shared: &mut Shared) {
+        let ConsumerKey::Group(group) = poll.consumer else {
+            return self.poll(key, origin, poll, shared);
+        };
+        let partition = self.state.partition(key).expect("looked up by the caller");
+        if is_fenced(partition, poll.consumer, poll.generation) {
+            self.counters.fenced += 1;
+            return shared.reply(origin, LaneReply::Refused(Refusal::NotOwner));
+        }
+        let raises = poll.generation > partition.generation(group);
+        self.draining.read_started(key, group);
+        // Reads go on while writes are refused, and so are those of the former owner.
+        if !raises || shared.no_space.is_some() {
+            return self.poll(key, origin, poll, shared);
+        }
+        let kind = QueuedKind::Generation { group, poll };
+        if !self.enqueue(Queued { key, origin, waits: true, kind }, shared) {
+            self.poll_ended(key, &poll, shared);
         }
     }
 
@@ -203,6 +255,12 @@ impl Lane {
         }
         self.deleted_waiters.entry(key).or_default().push(origin);
     }
+}
+
+/// Whether a later owner of the partition has been seen.
+fn is_fenced(partition: &Partition, consumer: ConsumerKey, generation: u64) -> bool {
+    let ConsumerKey::Group(group) = consumer else { return false };
+    generation < partition.generation(group)
 }
 
 /// The key of a send in flight.

@@ -98,6 +98,9 @@ pub enum LaneRequestKind {
         consumer: ConsumerKey,
         /// Whether the last delivered offset becomes the stored one.
         auto_commit: bool,
+        /// Generation of the group when this was admitted; 0 for a plain consumer. A lower one
+        /// than was seen before is refused with [`Refusal::NotOwner`].
+        generation: u64,
     },
     /// Store a consumer's offset. Answered with [`LaneReply::Stored`], or refused with 4100 when
     /// the partition is empty or the offset is beyond its last message.
@@ -108,11 +111,17 @@ pub enum LaneRequestKind {
         offset: Offset,
         /// False: answer after the local update only (wire acknowledgement 0).
         wait: bool,
+        /// See [`LaneRequestKind::Poll`].
+        generation: u64,
+        /// Whether it is to be flushed before it is answered, whatever the lane's level.
+        persisted: bool,
     },
     /// Forget a consumer's offset. Answered with [`LaneReply::Stored`], or refused with 3021.
     DeleteOffset {
         /// Whose.
         consumer: ConsumerKey,
+        /// See [`LaneRequestKind::Poll`].
+        generation: u64,
     },
     /// Read a consumer's committed offset. Answered with [`LaneReply::Offset`].
     GetOffset {
@@ -127,6 +136,12 @@ pub enum LaneRequestKind {
     AwaitDrained {
         /// Which group.
         group: GroupId,
+    },
+    /// Answer [`LaneReply::Confirmed`] as soon as the lane has committed all that metadata wanted
+    /// of it up to `through`. About the lane, not about the partition named.
+    AwaitConfirmed {
+        /// A metadata operation.
+        through: Op,
     },
     /// Answer [`LaneReply::Created`] as soon as the lane has committed the creation of the key.
     AwaitCreated,
@@ -157,6 +172,9 @@ pub enum Refusal {
     /// No offset is stored for the consumer (3021).
     #[error("no offset is stored for the consumer")]
     OffsetNotFound,
+    /// The consumer group has given the partition to another member (5009; a poll: sync again).
+    #[error("another member of the group owns the partition")]
+    NotOwner,
     /// The request number is older than what the lane remembers (59).
     #[error("the request is older than the exactly-once window")]
     RequestTooOld,
@@ -188,6 +206,7 @@ impl Refusal {
             | Self::NoSpace => true,
             Self::InvalidOffset
             | Self::OffsetNotFound
+            | Self::NotOwner
             | Self::RequestTooOld
             | Self::InvalidBatch
             | Self::Damaged { .. }
@@ -228,6 +247,8 @@ pub enum LaneReply {
     Created,
     /// The group has committed all it was given.
     Drained,
+    /// All that metadata wanted up to the operation asked for is committed.
+    Confirmed,
     /// Nothing was executed; the refusal says why and whether to retry.
     Refused(Refusal),
     /// The key is gone for ever: apply metadata up to `by` and resolve again, once.

@@ -4,8 +4,13 @@
 //! owner section   0 u16 version (1)   2  6 zero bytes     8 u64 highest key created
 //!                16 u64 highest metadata op that deleted a key    24 u64 newest timestamp
 //!                32 windows (see `window`)
-//! partition extra 0 u32 partition number   4 u32 zero
+//! partition extra 0 u32 partition number   4 u32 flags (1: there is a newest message)
+//!                 8 u64 message expiry    16 u64 bytes limit    24 u64 operation of the options
+//!                32 u64 newest message    40 u64 end of the segments wished away
+//!                48 u64 operation of the last such wish
 //! ```
+//!
+//! Checkpoints of the first version have eight bytes of partition extra: the number and four zeros.
 //!
 //! Crash argument. The state is captured synchronously, after an operation was applied and before
 //! the next; what it names is flushed and synced; only then is it written, under its own name, by
@@ -14,13 +19,13 @@
 
 use super::Lane;
 use super::api::ConsumerKey;
-use super::operation::PartitionOptions;
+use super::operation::{PartitionOptions, Retention};
 use super::reservation::{Reservation, Reservations};
 use super::state::{LaneState, RestoredLane};
 use super::window::SendWindows;
 use crate::back::shared::{Shared, TicketOwner};
 use crate::event::FatalError;
-use crate::partition::Partition;
+use crate::partition::{Partition, PartitionState};
 use borzoi_storage::checkpoint::{
     Checkpoint, ConsumerKey as StoredConsumerKey, ConsumerState, PartitionSection,
 };
@@ -32,7 +37,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 32;
-const EXTRA_BYTES: usize = 8;
+const EXTRA_BYTES: usize = 56;
+const EXTRA_BYTES_OLD: usize = 8;
+const EXTRA_FLAG_LAST: u32 = 1;
 
 /// A checkpoint on its way to the disk.
 #[derive(Debug)]
@@ -89,7 +96,7 @@ impl Lane {
                 state,
                 consumers: stored_consumers(partition),
                 reserved: replicated.then_some(reserved),
-                extra: encode_extra(&partition.options),
+                extra: encode_extra(partition),
             });
         }
         for (key, log) in &mut self.removed {
@@ -251,18 +258,30 @@ fn stored_consumers(partition: &Partition) -> BTreeMap<StoredConsumerKey, Consum
         ConsumerKey::Consumer(id) => StoredConsumerKey::Consumer(id),
         ConsumerKey::Group(id) => StoredConsumerKey::Group(id),
     };
-    partition
+    let mut consumers: BTreeMap<StoredConsumerKey, ConsumerState> = partition
         .offsets()
         .map(|(consumer, offset)| {
             (stored(consumer), ConsumerState { offset: Some(offset), generation: 0 })
         })
-        .collect()
+        .collect();
+    for (group, generation) in &partition.state().generations {
+        consumers.entry(StoredConsumerKey::Group(*group)).or_default().generation = *generation;
+    }
+    consumers
 }
 
-fn encode_extra(options: &PartitionOptions) -> Bytes {
+fn encode_extra(partition: &Partition) -> Bytes {
+    let (options, state) = (&partition.options, partition.state());
     let mut extra = BytesMut::with_capacity(EXTRA_BYTES);
     extra.put_u32_le(options.partition.0);
-    extra.put_u32_le(0);
+    extra.put_u32_le(if state.last.is_some() { EXTRA_FLAG_LAST } else { 0 });
+    extra.put_u64_le(options.retention.message_expiry.0);
+    extra.put_u64_le(options.retention.bytes_max);
+    extra.put_u64_le(options.options_op.0);
+    extra.put_u64_le(state.last.unwrap_or_default().0);
+    extra.put_u64_le(state.delete_through.0);
+    extra.put_u64_le(state.wish_op.0);
+    assert_eq!(extra.len(), EXTRA_BYTES);
     extra.freeze()
 }
 
@@ -326,23 +345,57 @@ pub fn restore(checkpoint: &Checkpoint) -> Result<RestoredCheckpoint, LaneRestor
 }
 
 fn restore_partition(section: &PartitionSection) -> Result<Partition, LaneRestoreError> {
-    if section.extra.len() != EXTRA_BYTES {
-        return Err(LaneRestoreError::Malformed);
-    }
-    let options = PartitionOptions {
-        segment_bytes: section.state.segment_bytes_max,
-        partition: PartitionId(section.extra.clone().get_u32_le()),
-    };
     let log = PartitionLog::restore(&section.state)?;
-    let mut offsets: BTreeMap<ConsumerKey, Offset> = BTreeMap::new();
-    for (consumer, state) in &section.consumers {
+    let (options, mut state) = decode_extra(section, &log).ok_or(LaneRestoreError::Malformed)?;
+    for (consumer, stored) in &section.consumers {
         let consumer = match consumer {
             StoredConsumerKey::Consumer(id) => ConsumerKey::Consumer(*id),
-            StoredConsumerKey::Group(id) => ConsumerKey::Group(*id),
+            StoredConsumerKey::Group(group) => {
+                if stored.generation > 0 {
+                    state.generations.insert(*group, stored.generation);
+                }
+                ConsumerKey::Group(*group)
+            }
         };
-        if let Some(offset) = state.offset {
-            offsets.insert(consumer, offset);
+        if let Some(offset) = stored.offset {
+            state.offsets.insert(consumer, offset);
         }
     }
-    Ok(Partition::restored(log, options, offsets))
+    Ok(Partition::restored(log, options, state))
+}
+
+/// What the lane keeps of a partition; none if it is malformed.
+fn decode_extra(
+    section: &PartitionSection,
+    log: &PartitionLog,
+) -> Option<(PartitionOptions, PartitionState)> {
+    let mut extra = section.extra.clone();
+    let old = extra.len() == EXTRA_BYTES_OLD;
+    if !old && extra.len() != EXTRA_BYTES {
+        return None;
+    }
+    let partition = PartitionId(extra.get_u32_le());
+    let flags = extra.get_u32_le();
+    let segment_bytes = section.state.segment_bytes_max;
+    if old {
+        let (retention, options_op) = (Retention::NONE, Op::ZERO);
+        let options = PartitionOptions { segment_bytes, partition, retention, options_op };
+        // Nothing was ever removed then: the newest message is in the newest segment with any.
+        let segments = log.closed_segments().iter().chain([log.active_segment()]);
+        let newest = segments.rev().find(|segment| !segment.is_empty());
+        let last = newest.and_then(|segment| segment.end.0.checked_sub(1)).map(Offset);
+        return Some((options, PartitionState { last, ..PartitionState::default() }));
+    }
+    let message_expiry = Micros(extra.get_u64_le());
+    let retention = Retention { message_expiry, bytes_max: extra.get_u64_le() };
+    let options_op = Op(extra.get_u64_le());
+    let options = PartitionOptions { segment_bytes, partition, retention, options_op };
+    let last = Offset(extra.get_u64_le());
+    let last = (flags & EXTRA_FLAG_LAST != 0).then_some(last);
+    let delete_through = Offset(extra.get_u64_le());
+    let wish_op = Op(extra.get_u64_le());
+    if last.is_some_and(|last| last >= log.next_offset()) {
+        return None;
+    }
+    Some((options, PartitionState { last, delete_through, wish_op, ..PartitionState::default() }))
 }

@@ -4,6 +4,7 @@ use super::Lane;
 use super::admission::send_key;
 use super::api::{ConsumerKey, LaneReply, Origin, Refusal};
 use super::operation::{self, Entry};
+use super::reads::Poll;
 use super::state::Outcome;
 use crate::back::shared::Shared;
 use crate::log_host::is_for_user;
@@ -18,7 +19,8 @@ impl Lane {
         self.counters.committed += 1;
         if !is_for_user(prepare) {
             self.state.apply_nothing(op);
-            return self.apply_loss(prepare.header.kind, &prepare.body, shared);
+            self.apply_loss(prepare.header.kind, &prepare.body, shared);
+            return self.settle_confirmed(shared);
         }
         let entries = operation::decode(&prepare.body).expect("checked at boot and when prepared");
         let mut removed = Vec::new();
@@ -31,6 +33,7 @@ impl Lane {
         for (entry, outcome) in entries.iter().zip(&outcomes) {
             self.after_entry(op, entry, *outcome, shared);
         }
+        self.settle_confirmed(shared);
         shared.work.insert(self.log);
     }
 
@@ -46,8 +49,35 @@ impl Lane {
         }
         let in_flight = self.in_flight.pop_front().expect("just seen");
         for waiter in &in_flight.waiters {
-            let reply = self.reply_for(op, &entries[waiter.entry], outcomes[waiter.entry]);
-            shared.reply(waiter.origin, reply);
+            let (entry, outcome) = (&entries[waiter.entry], outcomes[waiter.entry]);
+            if let Some(poll) = waiter.poll {
+                self.poll_admitted(entry.key(), waiter.origin, poll, outcome, shared);
+            } else {
+                shared.reply(waiter.origin, self.reply_for(op, entry, outcome));
+            }
+        }
+    }
+
+    /// The generation of a poll is in the log: goes on with it, unless a later one was seen first.
+    fn poll_admitted(
+        &mut self,
+        key: PartitionKey,
+        origin: Origin,
+        poll: Poll,
+        outcome: Outcome,
+        shared: &mut Shared,
+    ) {
+        match outcome {
+            // A later entry of the same operation may have removed the partition.
+            Outcome::Done | Outcome::NewConsumer if self.state.partition(key).is_some() => {
+                self.poll(key, origin, poll, shared);
+            }
+            Outcome::Fenced => {
+                self.counters.fenced += 1;
+                shared.reply(origin, LaneReply::Refused(Refusal::NotOwner));
+                self.poll_ended(key, &poll, shared);
+            }
+            _ => self.answer_deleted(origin, self.state.deleted_by(), shared),
         }
     }
 
@@ -55,8 +85,9 @@ impl Lane {
         match outcome {
             Outcome::Sent { base_offset, .. } => LaneReply::Sent { base_offset, op },
             Outcome::OffsetNotFound => LaneReply::Refused(Refusal::OffsetNotFound),
+            Outcome::Fenced => LaneReply::Refused(Refusal::NotOwner),
             Outcome::KeyDeleted => LaneReply::KeyDeleted { by: self.state.deleted_by() },
-            Outcome::Done => {
+            Outcome::Done | Outcome::NewConsumer => {
                 let stores =
                     matches!(entry, Entry::StoreOffset { .. } | Entry::DeleteOffset { .. });
                 assert!(stores, "nobody waits for an entry of another kind");
@@ -74,26 +105,34 @@ impl Lane {
                 for origin in resends.unwrap_or_default() {
                     shared.reply(origin, self.reply_for(op, entry, outcome));
                 }
-                if let Outcome::Sent { chunk_closed, .. } = outcome {
+                if let Outcome::Sent { chunk_closed, segment_closed, .. } = outcome {
                     self.counters.batches += 1;
                     self.counters.messages += u64::from(*count);
                     if chunk_closed {
                         self.flush_wanted.insert(*key);
                     }
+                    if segment_closed {
+                        self.note_retention(*key);
+                    }
                 }
             }
-            Entry::StoreOffset { key, consumer, offset, auto_commit: true } => {
-                let partition = self.state.partition_mut(*key);
-                if partition.is_some_and(|p| p.auto_committed(*consumer, *offset)) {
-                    self.auto_commits.insert((*key, *consumer));
-                }
-                if let ConsumerKey::Group(group) = consumer {
-                    self.drained(*key, *group, shared);
+            Entry::StoreOffset { key, consumer, offset, auto_commit, .. } => {
+                self.after_store(*key, *consumer, auto_commit.then_some(*offset), shared);
+                if outcome == Outcome::NewConsumer {
+                    self.note_group(*key, shared);
                 }
             }
-            Entry::StoreOffset { key, consumer: ConsumerKey::Group(group), .. } => {
-                self.drained(*key, *group, shared);
+            Entry::Generation { key, .. } => {
+                if outcome == Outcome::NewConsumer {
+                    self.note_group(*key, shared);
+                }
             }
+            Entry::DeleteOffset { key, .. } | Entry::GroupDeleted { key, .. } => {
+                self.retention.offset_moved(*key);
+            }
+            Entry::Truncate { key, .. }
+            | Entry::Options { key, .. }
+            | Entry::DeleteSegments { key, .. } => self.note_retention(*key),
             Entry::Create { key, .. } => self.after_create(*key, shared),
             Entry::Delete { key, by } => self.after_delete(*key, *by, shared),
             Entry::Purge { key, new_key, by } => {
@@ -102,11 +141,38 @@ impl Lane {
             }
             Entry::OffsetJump { key, .. } => {
                 self.flush_wanted.insert(*key);
+                self.note_retention(*key);
             }
-            Entry::StoreOffset { .. }
-            | Entry::DeleteOffset { .. }
-            | Entry::Truncate { .. }
-            | Entry::SessionExpired { .. } => {}
+            Entry::SessionExpired { .. } => {}
+        }
+    }
+
+    /// An offset was stored, or refused; `auto_commit` is what an automatic store carried.
+    fn after_store(
+        &mut self,
+        key: PartitionKey,
+        consumer: ConsumerKey,
+        auto_commit: Option<Offset>,
+        shared: &mut Shared,
+    ) {
+        if let Some(offset) = auto_commit
+            && let Some(partition) = self.state.partition_mut(key)
+            && partition.auto_committed(consumer, offset)
+        {
+            self.auto_commits.insert((key, consumer));
+        }
+        self.retention.offset_moved(key);
+        if let ConsumerKey::Group(group) = consumer {
+            self.drained(key, group, shared);
+        }
+    }
+
+    /// Something is kept of a consumer that nothing was kept of. If it is a group that has been
+    /// deleted meanwhile, the reconciler removes that again.
+    fn note_group(&mut self, key: PartitionKey, shared: &mut Shared) {
+        if self.serving {
+            self.new_groups.insert(key);
+            shared.reconcile_wanted = true;
         }
     }
 
@@ -123,6 +189,7 @@ impl Lane {
         self.closing.remove(&key);
         self.reservations.remove(key);
         self.flush_wanted.remove(&key);
+        self.retention.forget(key);
         let waiting: Vec<Origin> = self.deleted_waiters.remove(&key).unwrap_or_default();
         for origin in waiting.into_iter().chain(self.draining.forget(key)) {
             shared.reply(origin, LaneReply::KeyDeleted { by });

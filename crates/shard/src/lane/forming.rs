@@ -10,16 +10,17 @@ use super::admission::send_key;
 use super::api::{ConsumerKey, LaneReply, Origin, Refusal, SendIdentity};
 use super::loss::Floors;
 use super::operation::{Entry, OperationBuilder};
+use super::reads::Poll;
 use super::reservation::{self, Reservation, ReservationMode, Reservations};
 use super::state::LaneState;
 use crate::back::shared::Shared;
-use crate::log_host::{BeforeAppend, is_for_user};
+use crate::log_host::{Before, BeforeAppend, is_for_user};
 use borzoi_consensus::{HEADER_BYTES, Prepare, PrepareKind};
 use borzoi_storage::journal::{
     AppendError, Journal, JournalRecord, RecordClass, RecordKind, RecordSeq,
 };
 use borzoi_types::limits::PREPARE_GATHER_BYTES_MAX;
-use borzoi_types::{Durability, Micros, Now, Offset, Op, PartitionKey};
+use borzoi_types::{Durability, GroupId, Micros, Now, Offset, Op, PartitionKey};
 use borzoi_wire::batch::stamp;
 use bytes::{Bytes, BytesMut};
 
@@ -57,11 +58,24 @@ pub enum QueuedKind {
         consumer: ConsumerKey,
         /// The offset.
         offset: Offset,
+        /// Generation it was admitted under.
+        generation: u64,
+        /// Whether it is flushed before it counts as held.
+        persisted: bool,
     },
     /// Delete an offset.
     DeleteOffset {
         /// Whose.
         consumer: ConsumerKey,
+        /// Generation it was admitted under.
+        generation: u64,
+    },
+    /// Refuse what former owners of the partition still ask for, then poll.
+    Generation {
+        /// Of which group.
+        group: GroupId,
+        /// The poll, with the generation.
+        poll: Poll,
     },
 }
 
@@ -71,9 +85,9 @@ impl Queued {
     pub fn bytes(&self) -> usize {
         match &self.kind {
             QueuedKind::Send { batch, .. } => OperationBuilder::BATCH_OVERHEAD_BYTES + batch.len(),
-            QueuedKind::StoreOffset { .. } | QueuedKind::DeleteOffset { .. } => {
-                OperationBuilder::OFFSET_ENTRY_BYTES
-            }
+            QueuedKind::StoreOffset { .. }
+            | QueuedKind::DeleteOffset { .. }
+            | QueuedKind::Generation { .. } => OperationBuilder::OFFSET_ENTRY_BYTES,
         }
     }
 }
@@ -94,6 +108,8 @@ pub struct Waiter {
     pub entry: usize,
     /// Who.
     pub origin: Origin,
+    /// What it goes on with when the entry has been applied, instead of being answered.
+    pub poll: Option<Poll>,
 }
 
 /// What the next operation will hold.
@@ -204,9 +220,17 @@ impl Lane {
         for _ in 0..plan.auto_commits {
             let (key, consumer) = self.auto_commits.pop_first().expect("counted by the plan");
             let partition = self.state.partition_mut(key);
-            let offset = partition.and_then(|partition| partition.begin_auto_commit(consumer));
-            if let Some(offset) = offset {
-                builder.push(&Entry::StoreOffset { key, consumer, offset, auto_commit: true });
+            let begun = partition.and_then(|partition| partition.begin_auto_commit(consumer));
+            if let Some((offset, generation)) = begun {
+                let (auto_commit, persisted) = (true, false);
+                builder.push(&Entry::StoreOffset {
+                    key,
+                    consumer,
+                    offset,
+                    auto_commit,
+                    generation,
+                    persisted,
+                });
             }
         }
         if builder.is_empty() {
@@ -236,6 +260,7 @@ impl Lane {
             let by = closing.unwrap_or(self.state.deleted_by());
             return self.answer_gone(key, origin, waits, &kind, by, shared);
         }
+        let mut polls = None;
         let entry = match kind {
             QueuedKind::Send { batch, count, identity } => {
                 match self.stamp_send(key, batch, count, timestamp) {
@@ -248,13 +273,20 @@ impl Lane {
                     }
                 }
             }
-            QueuedKind::StoreOffset { consumer, offset } => {
-                Entry::StoreOffset { key, consumer, offset, auto_commit: false }
+            QueuedKind::StoreOffset { consumer, offset, generation, persisted } => {
+                let auto_commit = false;
+                Entry::StoreOffset { key, consumer, offset, auto_commit, generation, persisted }
             }
-            QueuedKind::DeleteOffset { consumer } => Entry::DeleteOffset { key, consumer },
+            QueuedKind::DeleteOffset { consumer, generation } => {
+                Entry::DeleteOffset { key, consumer, generation }
+            }
+            QueuedKind::Generation { group, poll } => {
+                polls = Some(poll);
+                Entry::Generation { key, group, generation: poll.generation }
+            }
         };
         if waits {
-            waiters.push(Waiter { entry: builder.entries(), origin });
+            waiters.push(Waiter { entry: builder.entries(), origin, poll: polls });
         }
         builder.push(&entry);
     }
@@ -327,6 +359,7 @@ impl Lane {
                 QueuedKind::Send { identity, .. } => {
                     self.answer_send(key, origin, identity.as_ref(), &reply, shared);
                 }
+                QueuedKind::Generation { poll, .. } => self.poll(key, origin, poll, shared),
                 _ if waits => shared.reply(origin, reply),
                 _ => {}
             }
@@ -342,11 +375,15 @@ const fn class_of(entry: &Entry) -> RecordClass {
         Entry::Create { .. }
         | Entry::Batch { .. }
         | Entry::StoreOffset { .. }
-        | Entry::DeleteOffset { .. } => RecordClass::Normal,
+        | Entry::DeleteOffset { .. }
+        | Entry::Options { .. }
+        | Entry::Generation { .. }
+        | Entry::GroupDeleted { .. } => RecordClass::Normal,
         Entry::Truncate { .. }
         | Entry::Purge { .. }
         | Entry::Delete { .. }
         | Entry::OffsetJump { .. }
+        | Entry::DeleteSegments { .. }
         | Entry::SessionExpired { .. } => RecordClass::Reserved,
     }
 }
@@ -380,9 +417,9 @@ impl BeforeAppend for ClaimOffsets<'_> {
         &mut self,
         prepare: &Prepare,
         journal: &mut Journal,
-    ) -> Result<RecordSeq, AppendError> {
+    ) -> Result<Before, AppendError> {
         if self.level == Durability::Persisted || prepare.header.kind == PrepareKind::ViewStart {
-            return Ok(RecordSeq::ZERO);
+            return Ok(Before { durable_first: RecordSeq::ZERO, level: self.level });
         }
         let entries = if is_for_user(prepare) {
             super::operation::decode(&prepare.body).expect("built by this lane")
@@ -391,12 +428,17 @@ impl BeforeAppend for ClaimOffsets<'_> {
         };
         let mut claims: Vec<(PartitionKey, Reservation)> = Vec::new();
         let mut before: Vec<(PartitionKey, Reservation)> = Vec::new();
+        let mut level = self.level;
         for entry in &entries {
             let (key, next) = match entry {
                 Entry::Batch { key, base_offset, count, .. } => {
                     (*key, Offset(base_offset.0 + u64::from(*count)))
                 }
                 Entry::OffsetJump { key, to } => (*key, *to),
+                Entry::StoreOffset { persisted: true, .. } => {
+                    level = Durability::Persisted;
+                    continue;
+                }
                 _ => continue,
             };
             let frontier = self
@@ -432,6 +474,6 @@ impl BeforeAppend for ClaimOffsets<'_> {
                 }
             }
         }
-        Ok(self.reservations.written())
+        Ok(Before { durable_first: self.reservations.written(), level })
     }
 }

@@ -14,15 +14,19 @@
 
 pub mod admission;
 pub mod api;
+mod body_reader;
 pub mod checkpoint;
 pub mod committing;
+pub mod confirming;
 pub mod draining;
+mod entry;
 pub mod forming;
 pub mod install;
 pub mod loss;
 pub mod operation;
 pub mod reads;
 pub mod reservation;
+pub mod retention;
 pub mod rounds;
 pub mod state;
 pub mod window;
@@ -32,10 +36,12 @@ use crate::back::transfer::Wish;
 use crate::event::{FatalError, LogEntry, LogLevel};
 use crate::lane::api::{ConsumerKey, LaneReply, LaneRequest, Origin, Refusal};
 use crate::lane::checkpoint::LaneCheckpoint;
+use crate::lane::confirming::Confirming;
 use crate::lane::draining::Draining;
 use crate::lane::forming::{ClaimOffsets, InFlight, Queued};
-use crate::lane::operation::Entry;
+use crate::lane::operation::{Entry, Retention};
 use crate::lane::reservation::{ReservationMode, Reservations};
+use crate::lane::retention::RetentionIndex;
 use crate::lane::rounds::ReadRounds;
 use crate::lane::state::LaneState;
 use crate::log_host::{HostOutput, LogHost};
@@ -71,6 +77,10 @@ pub struct LaneCounters {
     pub stale: u64,
     /// Reservations written.
     pub reservations: u64,
+    /// Truncations planned by retention or for a wish that consumers held back.
+    pub truncations: u64,
+    /// Operations of consumer groups refused because another member owns the partition.
+    pub fenced: u64,
 }
 
 /// One lane on this node.
@@ -97,8 +107,8 @@ pub struct Lane {
     pub(crate) closing: BTreeMap<PartitionKey, Op>,
     /// Highest key whose creation is planned or done.
     pub(crate) create_planned: PartitionKey,
-    /// Keys whose creation is planned or in flight.
-    pub(crate) creating: BTreeSet<PartitionKey>,
+    /// Keys whose creation is planned or in flight, and the retention that it carries.
+    pub(crate) creating: BTreeMap<PartitionKey, Retention>,
     /// Consumers whose automatic commit is to be prepared.
     auto_commits: BTreeSet<(PartitionKey, ConsumerKey)>,
     /// Partitions that are gone but whose files may not be.
@@ -112,6 +122,10 @@ pub struct Lane {
     draining: Draining,
     /// Metadata operation up to which the reconciler has compared.
     pub(crate) reconciled: Option<Op>,
+    /// Partitions with a consumer group that was not known there: it may have been deleted.
+    pub(crate) new_groups: BTreeSet<PartitionKey>,
+    confirming: Confirming,
+    retention: RetentionIndex,
     checkpoint: Option<LaneCheckpoint>,
     /// Nothing of the lane's own is written: its state is being replaced.
     resting: bool,
@@ -156,7 +170,7 @@ impl Lane {
             sends: BTreeMap::new(),
             closing: BTreeMap::new(),
             create_planned,
-            creating: BTreeSet::new(),
+            creating: BTreeMap::new(),
             auto_commits: BTreeSet::new(),
             removed: BTreeMap::new(),
             flush_wanted: BTreeSet::new(),
@@ -164,6 +178,9 @@ impl Lane {
             rounds: ReadRounds::default(),
             draining: Draining::default(),
             reconciled: None,
+            new_groups: BTreeSet::new(),
+            confirming: Confirming::default(),
+            retention: RetentionIndex::default(),
             checkpoint: None,
             resting: false,
             counters: LaneCounters::default(),
@@ -382,6 +399,7 @@ impl Lane {
         }
         self.create_planned = self.state.highest_created();
         self.reconciled = None;
+        self.rebuild_retention();
         self.plan_jumps(shared);
         let commit = self.host.replica().commit();
         shared.log(LogLevel::Debug, LogEntry::LogServing { log: self.log, commit });
@@ -409,6 +427,7 @@ impl Lane {
         self.closing.clear();
         self.creating.clear();
         self.auto_commits.clear();
+        self.new_groups.clear();
     }
 
     /// Appends the record that lowers every reservation to what exists. Only when everything this
@@ -474,6 +493,7 @@ impl Lane {
         }
         origins.extend(self.draining.forget_all());
         origins.extend(self.rounds.take_all().iter().map(|read| read.origin));
+        origins.extend(self.confirming.reset());
         for origin in origins {
             shared.reply(origin, LaneReply::Refused(refusal.clone()));
         }

@@ -4,29 +4,42 @@
 //! body     0  u16 version (1)   2  6 zero bytes      then entries, at least one, to the end
 //! entry    0  u8 kind           1  u8 flags   2  u16 zero         4  u32 bytes after this header
 //!          8  u64 partition key (session number for SessionExpired)        16.. by kind:
-//! 1 create          u64 segment_bytes, u32 partition id, u32 zero, u64 metadata op
+//! 1 create (old)    u64 segment_bytes, u32 partition id, u32 zero, u64 metadata op
 //! 2 batch           u64 base_offset, u32 messages, u32 zero, u64 session, u64 request, u64 hash,
 //!                   then the stamped wire batch            flag 1: has an identity
-//! 3 store offset    u64 offset, u8 consumer kind, 3 zero, u32 consumer id   flag 1: auto-commit
+//! 3 store offset    u64 offset, u8 consumer kind, 3 zero, u32 consumer id
+//!                   flag 1: auto-commit, flag 2: flushed before it is held
 //! 4 delete offset   u64 zero, u8 consumer kind, 3 zero, u32 consumer id
 //! 5 truncate        u64 first offset that stays
 //! 6 purge           u64 new key, u64 metadata op
 //! 7 delete          u64 metadata op
 //! 8 offset jump     u64 next offset
 //! 9 session expired nothing
+//! 10 create         as 1, then u64 message expiry, u64 bytes limit, u64 operation of the options
+//! 11 options        u64 message expiry, u64 bytes limit, u64 metadata op
+//! 12 del. segments  u32 count, u32 zero, u64 metadata op
+//! 13 group store    u64 offset, u32 group, u32 zero, u64 generation       flags as 3
+//! 14 group delete   u64 zero, u32 group, u32 zero, u64 generation
+//! 15 generation     u32 group, u32 zero, u64 generation
+//! 16 group deleted  u32 group, u32 zero
 //! ```
+//!
+//! Kinds are only added. 1 is read, never written; 3 and 4 with a group are of the time before
+//! generations and mean generation 0.
 //!
 //! Little-endian throughout. Invariants: entries are validated before they are prepared, so that
 //! apply cannot fail; a body that does not decode is damage or a newer version, and the reader says
 //! which. A batch of [`BODY_BY_REFERENCE_BYTES_MIN`] bytes and more is a piece of its own in the
 //! body, never copied; smaller ones are packed together with the entry headers.
 
+use super::body_reader::BodyReader;
+pub use super::entry::{Entry, PartitionOptions, Retention};
 use crate::lane::api::{ConsumerKey, SendIdentity};
 use borzoi_types::limits::BODY_BY_REFERENCE_BYTES_MIN;
 use borzoi_types::{
-    Body, GroupId, Offset, Op, PartitionId, PartitionKey, RequestNumber, SessionId,
+    Body, GroupId, Micros, Offset, Op, PartitionId, PartitionKey, RequestNumber, SessionId,
 };
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 
 /// Version of the layout above.
 pub const OPERATION_VERSION: u16 = 1;
@@ -34,8 +47,11 @@ const BODY_HEADER_BYTES: usize = 8;
 const ENTRY_HEADER_BYTES: usize = 16;
 const BATCH_FIXED_BYTES: usize = 40;
 const FLAG_SET: u8 = 1;
+const FLAG_PERSISTED: u8 = 2;
+const CONSUMER_BYTE: u8 = 1;
+const GROUP_BYTE: u8 = 2;
 
-const KIND_CREATE: u8 = 1;
+const KIND_CREATE_OLD: u8 = 1;
 const KIND_BATCH: u8 = 2;
 const KIND_STORE_OFFSET: u8 = 3;
 const KIND_DELETE_OFFSET: u8 = 4;
@@ -44,113 +60,13 @@ const KIND_PURGE: u8 = 6;
 const KIND_DELETE: u8 = 7;
 const KIND_OFFSET_JUMP: u8 = 8;
 const KIND_SESSION_EXPIRED: u8 = 9;
-
-/// What apply needs to know of a partition, fixed when it is created.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PartitionOptions {
-    /// A segment is closed when it holds this many bytes.
-    pub segment_bytes: u64,
-    /// The client-visible number, stamped into every batch.
-    pub partition: PartitionId,
-}
-
-/// One entry of a lane operation.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Entry {
-    /// The partition exists from here on.
-    Create {
-        /// Its key.
-        key: PartitionKey,
-        /// Everything that apply will read.
-        options: PartitionOptions,
-        /// Metadata operation in hand when this was prepared.
-        by: Op,
-    },
-    /// Messages.
-    Batch {
-        /// To which partition.
-        key: PartitionKey,
-        /// Offset of the first message.
-        base_offset: Offset,
-        /// Messages in the batch.
-        count: u32,
-        /// For exactly-once.
-        identity: Option<SendIdentity>,
-        /// The stamped wire batch.
-        batch: Bytes,
-    },
-    /// A consumer's offset.
-    StoreOffset {
-        /// In which partition.
-        key: PartitionKey,
-        /// Whose.
-        consumer: ConsumerKey,
-        /// Last processed message.
-        offset: Offset,
-        /// Made by a poll: only moves forward.
-        auto_commit: bool,
-    },
-    /// A consumer's offset is forgotten.
-    DeleteOffset {
-        /// In which partition.
-        key: PartitionKey,
-        /// Whose.
-        consumer: ConsumerKey,
-    },
-    /// Whole segments below `first` go away.
-    Truncate {
-        /// Of which partition.
-        key: PartitionKey,
-        /// First offset that stays.
-        first: Offset,
-    },
-    /// The partition continues empty under another key.
-    Purge {
-        /// The key that ends.
-        key: PartitionKey,
-        /// The key that takes its place.
-        new_key: PartitionKey,
-        /// Metadata operation that purged.
-        by: Op,
-    },
-    /// The partition is gone.
-    Delete {
-        /// Which one.
-        key: PartitionKey,
-        /// A metadata operation at or after the one that deleted it.
-        by: Op,
-    },
-    /// Offsets up to `to` may have been handed out and lost; go on from there.
-    OffsetJump {
-        /// In which partition.
-        key: PartitionKey,
-        /// Next offset.
-        to: Offset,
-    },
-    /// A session has ended; its exactly-once window goes away.
-    SessionExpired {
-        /// Which one.
-        session: SessionId,
-    },
-}
-
-impl Entry {
-    /// The partition it is about; the zero key, which no partition has, for a session's end.
-    #[must_use]
-    pub const fn key(&self) -> PartitionKey {
-        match self {
-            Self::Create { key, .. }
-            | Self::Batch { key, .. }
-            | Self::StoreOffset { key, .. }
-            | Self::DeleteOffset { key, .. }
-            | Self::Truncate { key, .. }
-            | Self::Purge { key, .. }
-            | Self::Delete { key, .. }
-            | Self::OffsetJump { key, .. } => *key,
-            Self::SessionExpired { .. } => PartitionKey::ZERO,
-        }
-    }
-}
+const KIND_CREATE: u8 = 10;
+const KIND_OPTIONS: u8 = 11;
+const KIND_DELETE_SEGMENTS: u8 = 12;
+const KIND_GROUP_STORE: u8 = 13;
+const KIND_GROUP_DELETE: u8 = 14;
+const KIND_GENERATION: u8 = 15;
+const KIND_GROUP_DELETED: u8 = 16;
 
 /// Why a lane operation could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -182,8 +98,8 @@ impl OperationBuilder {
     pub const HEADER_BYTES: usize = BODY_HEADER_BYTES;
     /// Bytes that a batch costs beside itself.
     pub const BATCH_OVERHEAD_BYTES: usize = ENTRY_HEADER_BYTES + BATCH_FIXED_BYTES;
-    /// Bytes of an entry that stores or deletes an offset.
-    pub const OFFSET_ENTRY_BYTES: usize = ENTRY_HEADER_BYTES + 16;
+    /// Bytes of an entry about a consumer's offset, at most.
+    pub const OFFSET_ENTRY_BYTES: usize = ENTRY_HEADER_BYTES + 24;
 
     /// Entries so far.
     #[must_use]
@@ -208,10 +124,20 @@ impl OperationBuilder {
     pub fn entry_bytes(entry: &Entry) -> usize {
         ENTRY_HEADER_BYTES
             + match entry {
-                Entry::Create { .. } => 24,
+                Entry::Create { .. } => 48,
                 Entry::Batch { batch, .. } => BATCH_FIXED_BYTES + batch.len(),
-                Entry::StoreOffset { .. } | Entry::DeleteOffset { .. } | Entry::Purge { .. } => 16,
-                Entry::Truncate { .. } | Entry::Delete { .. } | Entry::OffsetJump { .. } => 8,
+                Entry::StoreOffset { consumer, .. } | Entry::DeleteOffset { consumer, .. } => {
+                    match consumer {
+                        ConsumerKey::Consumer(_) => 16,
+                        ConsumerKey::Group(_) => 24,
+                    }
+                }
+                Entry::Options { .. } => 24,
+                Entry::Purge { .. } | Entry::DeleteSegments { .. } | Entry::Generation { .. } => 16,
+                Entry::Truncate { .. }
+                | Entry::Delete { .. }
+                | Entry::OffsetJump { .. }
+                | Entry::GroupDeleted { .. } => 8,
                 Entry::SessionExpired { .. } => 0,
             }
     }
@@ -258,6 +184,7 @@ impl OperationBuilder {
                 self.packed.put_u32_le(options.partition.0);
                 self.packed.put_u32_le(0);
                 self.packed.put_u64_le(by.0);
+                self.put_retention(options.retention, options.options_op);
             }
             Entry::Batch { key, base_offset, count, identity, batch } => {
                 self.header(KIND_BATCH, u8::from(identity.is_some()), len, key.0);
@@ -277,14 +204,7 @@ impl OperationBuilder {
                     self.packed.put_slice(batch);
                 }
             }
-            Entry::StoreOffset { key, consumer, offset, auto_commit } => {
-                self.header(KIND_STORE_OFFSET, u8::from(*auto_commit), len, key.0);
-                self.put_consumer(offset.0, *consumer);
-            }
-            Entry::DeleteOffset { key, consumer } => {
-                self.header(KIND_DELETE_OFFSET, 0, len, key.0);
-                self.put_consumer(0, *consumer);
-            }
+            Entry::StoreOffset { .. } | Entry::DeleteOffset { .. } => self.put_offset(entry, len),
             Entry::Truncate { key, first } => {
                 self.header(KIND_TRUNCATE, 0, len, key.0);
                 self.packed.put_u64_le(first.0);
@@ -305,34 +225,77 @@ impl OperationBuilder {
             Entry::SessionExpired { session } => {
                 self.header(KIND_SESSION_EXPIRED, 0, len, session.0);
             }
+            Entry::Options { key, retention, by } => {
+                self.header(KIND_OPTIONS, 0, len, key.0);
+                self.put_retention(*retention, *by);
+            }
+            Entry::DeleteSegments { key, count, by } => {
+                self.header(KIND_DELETE_SEGMENTS, 0, len, key.0);
+                self.put_number(*count);
+                self.packed.put_u64_le(by.0);
+            }
+            Entry::Generation { key, group, generation } => {
+                self.header(KIND_GENERATION, 0, len, key.0);
+                self.put_number(group.0);
+                self.packed.put_u64_le(*generation);
+            }
+            Entry::GroupDeleted { key, group } => {
+                self.header(KIND_GROUP_DELETED, 0, len, key.0);
+                self.put_number(group.0);
+            }
         }
     }
 
-    fn put_consumer(&mut self, offset: u64, consumer: ConsumerKey) {
-        let (kind, id) = consumer.parts();
-        self.packed.put_u64_le(offset);
-        self.packed.put_u8(kind);
-        self.packed.put_bytes(0, 3);
-        self.packed.put_u32_le(id);
+    fn put_offset(&mut self, entry: &Entry, len: usize) {
+        let (kinds, flags, key, consumer, offset, generation) = match entry {
+            Entry::StoreOffset { key, consumer, offset, auto_commit, generation, persisted } => {
+                let auto_commit = if *auto_commit { FLAG_SET } else { 0 };
+                let flags = auto_commit | if *persisted { FLAG_PERSISTED } else { 0 };
+                let kinds = (KIND_STORE_OFFSET, KIND_GROUP_STORE);
+                (kinds, flags, key, consumer, offset.0, *generation)
+            }
+            Entry::DeleteOffset { key, consumer, generation } => {
+                ((KIND_DELETE_OFFSET, KIND_GROUP_DELETE), 0, key, consumer, 0, *generation)
+            }
+            other => unreachable!("not about a consumer's offset: {other:?}"),
+        };
+        match consumer {
+            ConsumerKey::Consumer(id) => {
+                assert!(generation == 0, "plain consumers have no generations");
+                self.header(kinds.0, flags, len, key.0);
+                self.packed.put_u64_le(offset);
+                self.packed.put_u32_le(u32::from(CONSUMER_BYTE));
+                self.packed.put_u32_le(*id);
+            }
+            ConsumerKey::Group(group) => {
+                self.header(kinds.1, flags, len, key.0);
+                self.packed.put_u64_le(offset);
+                self.put_number(group.0);
+                self.packed.put_u64_le(generation);
+            }
+        }
+    }
+
+    fn put_retention(&mut self, retention: Retention, op: Op) {
+        self.packed.put_u64_le(retention.message_expiry.0);
+        self.packed.put_u64_le(retention.bytes_max);
+        self.packed.put_u64_le(op.0);
+    }
+
+    /// A number of 32 bits and as many zeros.
+    fn put_number(&mut self, number: u32) {
+        self.packed.put_u32_le(number);
+        self.packed.put_u32_le(0);
     }
 }
 
 impl ConsumerKey {
-    /// Kind byte (1 consumer, 2 group, as on the wire) and number.
-    #[must_use]
-    pub const fn parts(self) -> (u8, u32) {
-        match self {
-            Self::Consumer(id) => (1, id),
-            Self::Group(id) => (2, id.0),
-        }
-    }
-
-    /// The reverse of [`Self::parts`].
+    /// The consumer under a kind byte (1 consumer, 2 group, as on the wire) and a number.
     #[must_use]
     pub const fn from_parts(kind: u8, id: u32) -> Option<Self> {
         match kind {
-            1 => Some(Self::Consumer(id)),
-            2 => Some(Self::Group(GroupId(id))),
+            CONSUMER_BYTE => Some(Self::Consumer(id)),
+            GROUP_BYTE => Some(Self::Group(GroupId(id))),
             _ => None,
         }
     }
@@ -369,23 +332,10 @@ fn decode_entry(reader: &mut BodyReader<'_>) -> Result<Entry, OperationError> {
     let end = reader.left() - len;
     let key = PartitionKey(subject);
     let entry = match kind {
-        KIND_CREATE => {
-            let segment_bytes = reader.u64()?;
-            let partition = PartitionId(reader.u32()?);
-            let _zero = reader.u32()?;
-            let options = PartitionOptions { segment_bytes, partition };
-            Entry::Create { key, options, by: Op(reader.u64()?) }
-        }
+        KIND_CREATE_OLD | KIND_CREATE => decode_create(reader, key, kind)?,
         KIND_BATCH => decode_batch(reader, key, flags, len)?,
-        KIND_STORE_OFFSET => {
-            let offset = Offset(reader.u64()?);
-            let consumer = decode_consumer(reader)?;
-            let auto_commit = flags & FLAG_SET != 0;
-            Entry::StoreOffset { key, consumer, offset, auto_commit }
-        }
-        KIND_DELETE_OFFSET => {
-            let _zero = reader.u64()?;
-            Entry::DeleteOffset { key, consumer: decode_consumer(reader)? }
+        KIND_STORE_OFFSET | KIND_DELETE_OFFSET | KIND_GROUP_STORE | KIND_GROUP_DELETE => {
+            decode_offset(reader, key, kind, flags)?
         }
         KIND_TRUNCATE => Entry::Truncate { key, first: Offset(reader.u64()?) },
         KIND_PURGE => {
@@ -395,12 +345,75 @@ fn decode_entry(reader: &mut BodyReader<'_>) -> Result<Entry, OperationError> {
         KIND_DELETE => Entry::Delete { key, by: Op(reader.u64()?) },
         KIND_OFFSET_JUMP => Entry::OffsetJump { key, to: Offset(reader.u64()?) },
         KIND_SESSION_EXPIRED => Entry::SessionExpired { session: SessionId(subject) },
+        KIND_OPTIONS => {
+            let (retention, by) = decode_retention(reader)?;
+            Entry::Options { key, retention, by }
+        }
+        KIND_DELETE_SEGMENTS => {
+            let count = decode_number(reader)?;
+            Entry::DeleteSegments { key, count, by: Op(reader.u64()?) }
+        }
+        KIND_GENERATION => {
+            let group = GroupId(decode_number(reader)?);
+            Entry::Generation { key, group, generation: reader.u64()? }
+        }
+        KIND_GROUP_DELETED => Entry::GroupDeleted { key, group: GroupId(decode_number(reader)?) },
         unknown => return Err(OperationError::Kind(unknown)),
     };
     if reader.left() != end {
         return Err(OperationError::Length);
     }
     Ok(entry)
+}
+
+fn decode_create(
+    reader: &mut BodyReader<'_>,
+    key: PartitionKey,
+    kind: u8,
+) -> Result<Entry, OperationError> {
+    let segment_bytes = reader.u64()?;
+    let partition = PartitionId(decode_number(reader)?);
+    let by = Op(reader.u64()?);
+    let (retention, options_op) = if kind == KIND_CREATE {
+        decode_retention(reader)?
+    } else {
+        // The reconciler compares and sends the topic's options after it.
+        (Retention::NONE, Op::ZERO)
+    };
+    let options = PartitionOptions { segment_bytes, partition, retention, options_op };
+    Ok(Entry::Create { key, options, by })
+}
+
+fn decode_retention(reader: &mut BodyReader<'_>) -> Result<(Retention, Op), OperationError> {
+    let message_expiry = Micros(reader.u64()?);
+    let bytes_max = reader.u64()?;
+    Ok((Retention { message_expiry, bytes_max }, Op(reader.u64()?)))
+}
+
+fn decode_number(reader: &mut BodyReader<'_>) -> Result<u32, OperationError> {
+    let number = reader.u32()?;
+    let _zero = reader.u32()?;
+    Ok(number)
+}
+
+fn decode_offset(
+    reader: &mut BodyReader<'_>,
+    key: PartitionKey,
+    kind: u8,
+    flags: u8,
+) -> Result<Entry, OperationError> {
+    let offset = Offset(reader.u64()?);
+    let (consumer, generation) = if matches!(kind, KIND_GROUP_STORE | KIND_GROUP_DELETE) {
+        (ConsumerKey::Group(GroupId(decode_number(reader)?)), reader.u64()?)
+    } else {
+        (decode_consumer(reader)?, 0)
+    };
+    if matches!(kind, KIND_DELETE_OFFSET | KIND_GROUP_DELETE) {
+        return Ok(Entry::DeleteOffset { key, consumer, generation });
+    }
+    let auto_commit = flags & FLAG_SET != 0;
+    let persisted = flags & FLAG_PERSISTED != 0;
+    Ok(Entry::StoreOffset { key, consumer, offset, auto_commit, generation, persisted })
 }
 
 fn decode_batch(
@@ -431,86 +444,6 @@ fn decode_consumer(reader: &mut BodyReader<'_>) -> Result<ConsumerKey, Operation
     let _zero = reader.array::<3>()?;
     let id = reader.u32()?;
     ConsumerKey::from_parts(kind, id).ok_or(OperationError::Field)
-}
-
-/// A cursor over the pieces of a body.
-struct BodyReader<'a> {
-    parts: &'a [Bytes],
-    position: usize,
-    left: usize,
-}
-
-impl<'a> BodyReader<'a> {
-    fn new(body: &'a Body) -> Self {
-        Self { parts: body.parts(), position: 0, left: body.len() }
-    }
-
-    const fn left(&self) -> usize {
-        self.left
-    }
-
-    /// The next `len` bytes: a slice when they lie in one piece, a copy otherwise.
-    fn bytes(&mut self, len: usize) -> Result<Bytes, OperationError> {
-        if len > self.left {
-            return Err(OperationError::Length);
-        }
-        if let Some((first, _)) = self.parts.split_first()
-            && first.len() - self.position >= len
-        {
-            let slice = first.slice(self.position..self.position + len);
-            self.advance(len);
-            return Ok(slice);
-        }
-        let mut copy = BytesMut::with_capacity(len);
-        while copy.len() < len {
-            let first = &self.parts[0];
-            let take = (len - copy.len()).min(first.len() - self.position);
-            copy.extend_from_slice(&first[self.position..self.position + take]);
-            self.advance(take);
-        }
-        Ok(copy.freeze())
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], OperationError> {
-        if N > self.left {
-            return Err(OperationError::Length);
-        }
-        let mut array = [0u8; N];
-        let mut filled = 0;
-        while filled < N {
-            let first = &self.parts[0];
-            let take = (N - filled).min(first.len() - self.position);
-            array[filled..filled + take]
-                .copy_from_slice(&first[self.position..self.position + take]);
-            filled += take;
-            self.advance(take);
-        }
-        Ok(array)
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        assert!(bytes <= self.left);
-        self.left -= bytes;
-        self.position += bytes;
-        while let Some((first, rest)) = self.parts.split_first()
-            && self.position >= first.len()
-        {
-            self.position -= first.len();
-            self.parts = rest;
-        }
-    }
-
-    fn u8(&mut self) -> Result<u8, OperationError> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    fn u32(&mut self) -> Result<u32, OperationError> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, OperationError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
 }
 
 #[cfg(test)]

@@ -29,19 +29,35 @@ pub struct WaitingRead {
 struct Reader {
     consumer: ConsumerKey,
     auto_commit: bool,
+    generation: u64,
 }
 
-type Poll = (PollStart, u32, ConsumerKey, bool);
+/// A poll as it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Poll {
+    /// Where to start.
+    pub start: PollStart,
+    /// How many messages at most.
+    pub count: u32,
+    /// Who reads.
+    pub consumer: ConsumerKey,
+    /// Whether the last delivered offset becomes the stored one.
+    pub auto_commit: bool,
+    /// Generation of the group when it was admitted; 0 for a plain consumer.
+    pub generation: u64,
+}
 
 impl Lane {
-    /// Plans a poll and answers it, now or when the disk has answered.
+    /// Plans a poll and answers it, now or when the disk has answered. One of a group counts as
+    /// started already.
     pub(super) fn poll(
         &mut self,
         key: PartitionKey,
         origin: Origin,
-        (start, count, consumer, auto_commit): Poll,
+        poll: Poll,
         shared: &mut Shared,
     ) {
+        let Poll { start, count, consumer, auto_commit, generation } = poll;
         let partition = self.state.partition_mut(key).expect("the caller has looked");
         let start = match start {
             PollStart::Offset(offset) => ReadStart::Offset(offset),
@@ -50,11 +66,7 @@ impl Lane {
             PollStart::Last => ReadStart::Last(count),
             PollStart::Next => ReadStart::Offset(partition.next_for(consumer)),
         };
-        if let ConsumerKey::Group(group) = consumer {
-            self.draining.read_started(key, group);
-        }
-        let reader = Reader { consumer, auto_commit };
-        let partition = self.state.partition_mut(key).expect("the caller has looked");
+        let reader = Reader { consumer, auto_commit, generation };
         let plan = partition.log.plan_read(&mut shared.cache, start, count, POLL_REPLY_BYTES_MAX);
         self.continue_read(key, origin, reader, plan, shared);
     }
@@ -107,7 +119,7 @@ impl Lane {
         if let Some(last) = outcome.last
             && reader.auto_commit
             && self.serving
-            && partition.delivered(reader.consumer, last)
+            && partition.delivered(reader.consumer, last, reader.generation)
         {
             self.auto_commits.insert((key, reader.consumer));
             shared.work.insert(self.log);
@@ -116,6 +128,12 @@ impl Lane {
         let reply =
             LaneReply::Polled { current_offset, count: outcome.messages, batches: outcome.batches };
         shared.reply(origin, reply);
+    }
+
+    /// A poll that was started is answered without having read anything.
+    pub(super) fn poll_ended(&mut self, key: PartitionKey, poll: &Poll, shared: &mut Shared) {
+        let Poll { consumer, auto_commit, generation, .. } = *poll;
+        self.read_ended(key, Reader { consumer, auto_commit, generation }, None, shared);
     }
 
     /// A poll is answered: a group may have been waiting for that before it hands over.

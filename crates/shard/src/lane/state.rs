@@ -9,11 +9,12 @@
 //! - Keys are created in rising order; `highest_created` never falls; a create at or below it is a
 //!   no-op, so a key that was deleted can never come back.
 
+use crate::lane::api::ConsumerKey;
 use crate::lane::operation::Entry;
 use crate::lane::window::SendWindows;
 use crate::partition::Partition;
 use borzoi_storage::cache::SegmentCache;
-use borzoi_storage::partition::PartitionLog;
+use borzoi_storage::partition::{Appended, PartitionLog};
 use borzoi_types::limits::BODY_BY_REFERENCE_BYTES_MIN;
 use borzoi_types::{Offset, Op, PartitionKey};
 use borzoi_wire::batch::BatchHeader;
@@ -25,17 +26,23 @@ use std::collections::BTreeMap;
 pub enum Outcome {
     /// Applied.
     Done,
+    /// Applied, and something is kept of a consumer that nothing was kept of.
+    NewConsumer,
     /// A batch was appended.
     Sent {
         /// Offset of its first message.
         base_offset: Offset,
         /// It closed a chunk: there is something to write to its segment.
         chunk_closed: bool,
+        /// It closed a segment: retention may have something to remove.
+        segment_closed: bool,
     },
     /// The partition is gone; nothing changed.
     KeyDeleted,
     /// There was no offset to delete.
     OffsetNotFound,
+    /// The group has given the partition to another member meanwhile; nothing changed.
+    Fenced,
 }
 
 /// See the module.
@@ -172,26 +179,21 @@ impl LaneState {
                 let header = BatchHeader::decode(batch).expect("stamped when it was prepared");
                 let timestamp = header.base_timestamp;
                 let appended = partition.log.append(owned(batch), *base_offset, *count, timestamp);
+                partition.appended();
                 if let Some(identity) = identity {
                     self.windows.record(identity, key, *base_offset, op);
                 }
-                Outcome::Sent { base_offset: *base_offset, chunk_closed: appended.chunk_closed }
+                let Appended { chunk_closed, segment_closed } = appended;
+                Outcome::Sent { base_offset: *base_offset, chunk_closed, segment_closed }
             }
-            Entry::StoreOffset { consumer, offset, auto_commit, .. } => {
-                partition.store_offset(*consumer, *offset, *auto_commit);
+            Entry::Truncate { .. } | Entry::Options { .. } | Entry::DeleteSegments { .. } => {
+                apply_retention(partition, entry, cache);
                 Outcome::Done
             }
-            Entry::DeleteOffset { consumer, .. } => {
-                if partition.delete_offset(*consumer) {
-                    Outcome::Done
-                } else {
-                    Outcome::OffsetNotFound
-                }
-            }
-            Entry::Truncate { first, .. } => {
-                partition.log.truncate_before(cache, *first);
-                Outcome::Done
-            }
+            Entry::StoreOffset { .. }
+            | Entry::DeleteOffset { .. }
+            | Entry::Generation { .. }
+            | Entry::GroupDeleted { .. } => apply_consumer(partition, entry),
             Entry::OffsetJump { to, .. } => {
                 if *to > partition.log.next_offset() {
                     partition.log.jump_to(*to);
@@ -225,6 +227,55 @@ impl LaneState {
         self.deleted_by = self.deleted_by.max(by);
         partition.log.retire_all(cache);
         removed.push(partition.log);
+    }
+}
+
+/// Entries about which segments stay.
+fn apply_retention(partition: &mut Partition, entry: &Entry, cache: &mut SegmentCache) {
+    match entry {
+        Entry::Truncate { first, .. } => partition.truncate(cache, *first),
+        Entry::Options { retention, by, .. } => partition.set_options(*retention, *by),
+        Entry::DeleteSegments { count, by, .. } => partition.delete_segments(cache, *count, *by),
+        other => unreachable!("not about segments: {other:?}"),
+    }
+}
+
+/// Entries about a consumer of a partition.
+fn apply_consumer(partition: &mut Partition, entry: &Entry) -> Outcome {
+    match entry {
+        Entry::StoreOffset { consumer, offset, auto_commit, generation, .. } => {
+            let known = partition.knows(*consumer);
+            if !partition.admit(*consumer, *generation) {
+                return Outcome::Fenced;
+            }
+            partition.store_offset(*consumer, *offset, *auto_commit);
+            if known { Outcome::Done } else { Outcome::NewConsumer }
+        }
+        Entry::DeleteOffset { consumer, generation, .. } => {
+            if !partition.admit(*consumer, *generation) {
+                Outcome::Fenced
+            } else if partition.delete_offset(*consumer) {
+                Outcome::Done
+            } else {
+                Outcome::OffsetNotFound
+            }
+        }
+        Entry::Generation { group, generation, .. } => {
+            let consumer = ConsumerKey::Group(*group);
+            let known = partition.knows(consumer);
+            if !partition.admit(consumer, *generation) {
+                Outcome::Fenced
+            } else if known {
+                Outcome::Done
+            } else {
+                Outcome::NewConsumer
+            }
+        }
+        Entry::GroupDeleted { group, .. } => {
+            partition.forget_group(*group);
+            Outcome::Done
+        }
+        other => unreachable!("not about a consumer: {other:?}"),
     }
 }
 

@@ -137,3 +137,54 @@ fn the_session_in_the_header_is_not_trusted() {
     client.session = SessionId(999_999);
     assert_eq!(client.send(&mut world, 0, &[b"m"]), 0, "the bound session counts");
 }
+
+#[test]
+fn sends_7_5_and_6_in_this_order_are_all_stored_once() {
+    let mut world = World::new(2);
+    let mut client = Client::root(&mut world, 1, 5);
+    client.prepare(&mut world, 1);
+    let to = Partitioning::Partition(PartitionId(0));
+    let mut frames = Vec::new();
+    for number in [17, 15, 16] {
+        client.request = number;
+        frames.push(client.send_frame(to, &[format!("send {number}").as_bytes()]));
+    }
+    for expected in [0, 1, 2, 0, 1, 2] {
+        let frame = &frames[usize::try_from(expected).unwrap()];
+        let answer = client.exchange_raw(&mut world, frame);
+        assert_eq!(confirmation(&answer).base_offset.0, expected);
+    }
+    assert_eq!(client.poll(&mut world, 0, PollingStrategy::First, 10).messages.len(), 3);
+}
+
+#[test]
+fn both_edges_of_the_window_of_sends_hold_also_after_a_restart() {
+    use borzoi_shard::lane::window::SENDS_PER_SESSION_MAX as WINDOW;
+    let mut world = World::new(1);
+    let mut client = Client::root(&mut world, 0, 5);
+    client.prepare(&mut world, 1);
+    let to = Partitioning::Partition(PartitionId(0));
+    let frames: Vec<Vec<u8>> =
+        (0..=WINDOW).map(|n| client.send_frame(to, &[format!("{n}").as_bytes()])).collect();
+    for (place, frame) in frames.iter().enumerate() {
+        let answer = client.exchange_raw(&mut world, frame);
+        assert_eq!(confirmation(&answer).base_offset.0, place as u64);
+    }
+    for restarted in [false, true] {
+        // The oldest remembered and the newest get their offsets; what was forgotten gets 59.
+        for place in [1, WINDOW] {
+            let answer = client.exchange_raw(&mut world, &frames[place]);
+            assert_eq!(confirmation(&answer).base_offset.0, place as u64);
+        }
+        let forgotten = client.exchange_raw(&mut world, &frames[0]);
+        assert_eq!(forgotten.error(), ErrorCode::RequestAlreadyApplied);
+        let held = client.poll(&mut world, 0, PollingStrategy::Last, 1);
+        assert_eq!(held.current.0, WINDOW as u64, "nothing was stored again");
+        if !restarted {
+            world = world.restart(1);
+            let request = client.request;
+            client = Client::root(&mut world, 0, 5);
+            client.request = request;
+        }
+    }
+}

@@ -12,24 +12,24 @@ use borzoi_wire::body::{
 use borzoi_wire::frame::EvictionReason;
 use borzoi_wire::{ErrorCode, IdentifierRef, OptionalPartition, PollingStrategy, Request};
 
-const GROUP: &str = "group";
+pub const GROUP: &str = "group";
 
-fn create(client: &mut Client, world: &mut World) -> Answer {
+pub fn create(client: &mut Client, world: &mut World) -> Answer {
     let body = CreateConsumerGroup { stream: number(0), topic: number(0), name: name(GROUP) };
     client.call(world, &Request::CreateConsumerGroup(body))
 }
 
-fn join(client: &mut Client, world: &mut World) -> Answer {
+pub fn join(client: &mut Client, world: &mut World) -> Answer {
     let body = JoinConsumerGroup { stream: number(0), topic: number(0), group: named(GROUP) };
     client.call(world, &Request::JoinConsumerGroup(body))
 }
 
-fn leave(client: &mut Client, world: &mut World) -> Answer {
+pub fn leave(client: &mut Client, world: &mut World) -> Answer {
     let body = LeaveConsumerGroup { stream: number(0), topic: number(0), group: named(GROUP) };
     client.call(world, &Request::LeaveConsumerGroup(body))
 }
 
-fn sync(client: &mut Client, world: &mut World) -> Option<Vec<u32>> {
+pub fn sync(client: &mut Client, world: &mut World) -> Option<Vec<u32>> {
     let body = SyncConsumerGroup { stream: number(0), topic: number(0), group: named(GROUP) };
     let answer = client.call(world, &Request::SyncConsumerGroup(body));
     if answer.clone().payload().is_empty() {
@@ -39,19 +39,19 @@ fn sync(client: &mut Client, world: &mut World) -> Option<Vec<u32>> {
     Some(assignment.partitions.iter().map(|partition| partition.0).collect())
 }
 
-fn details(client: &mut Client, world: &mut World) -> Option<GroupDetails> {
+pub fn details(client: &mut Client, world: &mut World) -> Option<GroupDetails> {
     let body = GetConsumerGroup { stream: number(0), topic: number(0), group: named(GROUP) };
     let answer = client.call(world, &Request::GetConsumerGroup(body));
     (!answer.clone().payload().is_empty()).then(|| answer.decode())
 }
 
-fn poll(client: &mut Client, world: &mut World, partition: u32) -> Answer {
+pub fn poll(client: &mut Client, world: &mut World, partition: u32) -> Answer {
     let mut request = Client::poll_request(Some(partition), PollingStrategy::Next, 10, false);
     request.consumer = group_consumer(GROUP);
     client.call(world, &Request::PollMessages(request))
 }
 
-fn store(client: &mut Client, world: &mut World, partition: u32, offset: u64) -> Answer {
+pub fn store(client: &mut Client, world: &mut World, partition: u32, offset: u64) -> Answer {
     let request = StoreConsumerOffset {
         consumer: group_consumer(GROUP),
         stream: IdentifierRef::Numeric(0),

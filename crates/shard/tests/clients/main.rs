@@ -5,11 +5,12 @@
 mod client;
 mod connection_rules;
 mod exactly_once;
+mod group_changes;
 mod groups;
 mod malformed;
 mod messages;
 mod resources;
+mod segments;
 mod sessions;
-mod stream;
 mod users;
 mod world;

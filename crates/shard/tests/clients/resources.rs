@@ -5,7 +5,7 @@ use crate::world::World;
 use borzoi_types::{Op, PartitionId, StreamId, TopicId};
 use borzoi_wire::body::{
     ClientDetails, ClientRecord, ClusterMetadata, CreatePartitions, CreateTopic, DeletePartitions,
-    DeleteSegments, DeleteStream, DescribeOptions, GetClient, GetStream, GetTopic, GetTopics,
+    DeleteStream, DescribeOptions, FlushUnsavedBuffer, GetClient, GetStream, GetTopic, GetTopics,
     NodeRole, OptionDescription, OptionsScope, PurgeStream, StreamDetails, StreamRecord,
     TopicDetails, TopicHeader, UpdateStream, UpdateTopic,
 };
@@ -228,13 +228,13 @@ fn what_is_not_there_yet_is_refused_with_5() {
     let mut world = World::new(1);
     let mut client = Client::root(&mut world, 0, 5);
     client.prepare(&mut world, 1);
-    let segments = DeleteSegments {
+    let flush = FlushUnsavedBuffer {
         stream: number(0),
         topic: number(0),
         partition: PartitionId(0),
-        segments_count: 1,
+        fsync: false,
     };
-    let answer = client.call(&mut world, &Request::DeleteSegments(segments));
+    let answer = client.call(&mut world, &Request::FlushUnsavedBuffer(flush));
     assert_eq!(answer, Answer::Denied(ErrorCode::FeatureUnavailable));
 }
 

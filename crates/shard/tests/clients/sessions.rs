@@ -279,8 +279,9 @@ fn a_token_logs_in_until_it_is_deleted_or_expires_and_its_session_ends_with_it()
 
         let delete = DeletePersonalAccessToken { name: name("token") };
         owner.call(&mut world, &Request::DeletePersonalAccessToken(delete)).payload();
-        let denied = robot.call(&mut world, &Request::GetMe);
-        assert_eq!(denied, Answer::Denied(ErrorCode::PersonalAccessTokenExpired));
+        assert_eq!(robot.take(&mut world), evicted(EvictionReason::InvalidToken));
+        assert_eq!(robot.closed(&world), Some(CloseReason::Evicted));
+        assert_eq!(owner.closed(&world), None, "signed in with a password");
 
         let mut late = Client::connect(&mut world, 1, 7);
         let header = borzoi_wire::frame::RequestHeader {
@@ -307,8 +308,26 @@ fn an_expired_token_stops_a_live_connection() {
     let identity: Identity = robot.register(&mut world, &body).decode();
     robot.session = identity.session;
     robot.call(&mut world, &Request::GetStreams).payload();
-    world.advance(Duration::from_millis(2_050));
-    let denied = robot.call(&mut world, &Request::GetStreams);
-    assert_eq!(denied, Answer::Denied(ErrorCode::PersonalAccessTokenExpired));
-    assert_eq!(robot.closed(&world), None::<CloseReason>);
+    world.advance(Duration::from_millis(1_950));
+    robot.call(&mut world, &Request::GetStreams).payload();
+    world.advance(Duration::from_millis(50));
+    assert_eq!(robot.take(&mut world), evicted(EvictionReason::InvalidToken));
+    assert_eq!(robot.closed(&world), Some(CloseReason::Evicted));
+}
+
+#[test]
+fn a_client_that_deletes_its_own_token_is_answered_before_it_is_signed_out() {
+    let mut world = World::new(2);
+    let mut owner = Client::root(&mut world, 0, 5);
+    let create = CreatePersonalAccessToken { name: name("token"), lifetime: TokenLifetime(0) };
+    let token: Secret =
+        owner.call(&mut world, &Request::CreatePersonalAccessToken(create)).decode();
+    let mut robot = Client::connect(&mut world, 1, 6);
+    let body = credentials_body(Credentials::Token { token }, ProtocolVersion::V0_11_0);
+    let identity: Identity = robot.register(&mut world, &body).decode();
+    robot.session = identity.session;
+    let delete = DeletePersonalAccessToken { name: name("token") };
+    robot.call(&mut world, &Request::DeletePersonalAccessToken(delete)).payload();
+    assert_eq!(robot.take(&mut world), evicted(EvictionReason::InvalidToken));
+    assert_eq!(robot.closed(&world), Some(CloseReason::Evicted));
 }

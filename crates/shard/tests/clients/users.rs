@@ -8,6 +8,7 @@ use borzoi_wire::body::{
     CreateUser, DeleteUser, GetUser, GlobalPermissions, Permissions, StreamPermissions,
     UpdatePermissions, UpdateUser, UserDetails, UserStatus,
 };
+use borzoi_wire::frame::EvictionReason;
 use borzoi_wire::options::TrailingOptions;
 use borzoi_wire::{ErrorCode, Partitioning, PollingStrategy, Request, Secret};
 
@@ -113,12 +114,54 @@ fn a_disabled_user_is_denied_and_a_deleted_one_disconnected() {
             options: TrailingOptions::default(),
         };
         root.call(&mut world, &Request::UpdateUser(update)).payload();
-        let denied = alice.call(&mut world, &Request::GetStreams);
-        assert_eq!(denied, Answer::Denied(ErrorCode::Unauthorized));
-        let delete = DeleteUser { user: named("alice") };
-        root.call(&mut world, &Request::DeleteUser(delete)).payload();
+        assert_eq!(alice.take(&mut world), Answer::Evicted(EvictionReason::UserInactive));
         assert_eq!(alice.closed(&world), Some(CloseReason::Evicted));
+
+        create_user(&mut root, &mut world, "bob", None).payload();
+        let mut bobs: Vec<Client> =
+            (0..3).map(|id| Client::connect(&mut world, 1, 10 + id)).collect();
+        for bob in &mut bobs {
+            bob.login(&mut world, "bob", "password");
+        }
+        let delete = DeleteUser { user: named("bob") };
+        root.call(&mut world, &Request::DeleteUser(delete)).payload();
+        for bob in &mut bobs {
+            assert_eq!(bob.take(&mut world), Answer::Evicted(EvictionReason::NoSession));
+            assert_eq!(bob.closed(&world), Some(CloseReason::Evicted));
+        }
+        root.ping(&mut world).payload();
+        world.assert_at_rest();
     }
+}
+
+#[test]
+fn a_request_under_way_when_its_user_is_deleted_is_answered_by_the_eviction() {
+    let mut world = World::new(2);
+    let mut root = Client::root(&mut world, 0, 5);
+    root.prepare(&mut world, 1);
+    let all = GlobalPermissions { manage_streams: true, ..GlobalPermissions::default() };
+    let permissions = Some(Permissions { global: all, streams: Vec::new() });
+    create_user(&mut root, &mut world, "alice", permissions).payload();
+    let mut alice = Client::connect(&mut world, 1, 6);
+    alice.login(&mut world, "alice", "password");
+    // The send waits for the disk while the user is deleted.
+    world.hold_disk = true;
+    let frame = alice.send_frame(Partitioning::Balanced, &[b"under way"]);
+    world.deliver(alice.connection, &frame);
+    let delete = root.request_frame(&Request::DeleteUser(DeleteUser { user: named("alice") }));
+    world.deliver(root.connection, &delete);
+    world.run();
+    world.hold_disk = false;
+    world.run();
+    root.take(&mut world).payload();
+    let answers: Vec<Answer> = core::iter::from_fn(|| {
+        let waiting = !world.seen[&alice.connection].frames.is_empty();
+        waiting.then(|| alice.take(&mut world))
+    })
+    .collect();
+    assert_eq!(answers.last(), Some(&Answer::Evicted(EvictionReason::NoSession)));
+    assert!(answers.len() <= 2, "one answer to the send at most: {answers:?}");
+    assert_eq!(alice.closed(&world), Some(CloseReason::Evicted));
 }
 
 #[test]

@@ -59,8 +59,6 @@ pub struct World {
     pub hold_disk: bool,
     pub stopped: usize,
     pub logged: Vec<ClientTrouble>,
-    /// Every effect since the start, when a test wants them.
-    pub trace: Option<String>,
     passwords: VecDeque<(ShardId, PasswordTicket, PasswordJob)>,
     inbox: VecDeque<(ShardId, Event)>,
     disk_queue: VecDeque<(ShardId, Effect)>,
@@ -94,7 +92,6 @@ impl World {
             hold_disk: false,
             stopped: 0,
             logged: Vec::new(),
-            trace: None,
             passwords: VecDeque::new(),
             inbox: VecDeque::new(),
             disk_queue: VecDeque::new(),
@@ -139,6 +136,12 @@ impl World {
         self.run();
     }
 
+    /// A connection is lost; noticed with the next run.
+    pub fn lose(&mut self, connection: ConnectionId) {
+        let shard = self.seen[&connection].shard;
+        self.inbox.push_back((shard, Event::ConnectionClosed { connection }));
+    }
+
     /// A frame arrives, like all others before it in one batch if `run` is not called between.
     pub fn deliver(&mut self, connection: ConnectionId, frame: &[u8]) {
         let shard = self.seen[&connection].shard;
@@ -171,22 +174,17 @@ impl World {
 
     /// Everything that can happen without time passing happens.
     pub fn run(&mut self) {
-        while self.step() {}
-    }
-
-    /// One thing happens: a batch of events, a request of the disk or a password job. False when
-    /// nothing can without time passing.
-    pub fn step(&mut self) -> bool {
-        if !self.inbox.is_empty() {
-            self.run_batch();
-        } else if !self.hold_disk && !self.disk_queue.is_empty() {
-            self.run_disk();
-        } else if !self.hold_passwords && !self.passwords.is_empty() {
-            self.run_password();
-        } else {
-            return self.tick_if_due();
+        loop {
+            if !self.inbox.is_empty() {
+                self.run_batch();
+            } else if !self.hold_disk && !self.disk_queue.is_empty() {
+                self.run_disk();
+            } else if !self.hold_passwords && !self.passwords.is_empty() {
+                self.run_password();
+            } else if !self.tick_if_due() {
+                return;
+            }
         }
-        true
     }
 
     fn tick_if_due(&mut self) -> bool {
@@ -216,9 +214,6 @@ impl World {
     }
 
     fn route(&mut self, from: ShardId, effect: Effect) {
-        if let Some(trace) = &mut self.trace {
-            trace.push_str(&format!("{} {from:?} {effect:?}\n", self.now.mono.0));
-        }
         match effect {
             Effect::Reply { connection, parts } => {
                 let frame: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();

@@ -38,7 +38,9 @@ fn what_is_sent_to_leaders_is_read_back_and_the_same_everywhere() {
         let at = world.place("durable", 0);
         assert_eq!(world.poll_all(at).0, 10);
         let (consumer, offset) = (ConsumerKey::Consumer(4), Offset(3));
-        let stored = world.ask(at, LaneRequestKind::StoreOffset { consumer, offset, wait: true });
+        let (wait, generation, persisted) = (true, 0, false);
+        let store = LaneRequestKind::StoreOffset { consumer, offset, wait, generation, persisted };
+        let stored = world.ask(at, store);
         assert!(matches!(stored, LaneReply::Stored), "{stored:?}");
         world.check_replicas_agree();
     }

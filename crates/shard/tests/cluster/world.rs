@@ -538,7 +538,9 @@ impl World {
     pub fn poll_all(&mut self, place: Place) -> (u32, Vec<u8>) {
         let consumer = ConsumerKey::Consumer(1);
         let (start, count, auto_commit) = (PollStart::First, 1_000_000, false);
-        match self.ask(place, LaneRequestKind::Poll { start, count, consumer, auto_commit }) {
+        let generation = 0;
+        let poll = LaneRequestKind::Poll { start, count, consumer, auto_commit, generation };
+        match self.ask(place, poll) {
             LaneReply::Polled { count, batches, .. } => (count, batches.concat()),
             other => panic!("a poll was answered {other:?}"),
         }

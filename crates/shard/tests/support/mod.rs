@@ -14,7 +14,9 @@ use borzoi_metadata::{
 };
 use borzoi_shard::boot::{BootError, BootOptions, BootSeams, NodeBoot, RootUser, boot};
 use borzoi_shard::front::FrontMessage;
-use borzoi_shard::lane::api::{LaneReply, LaneRequest, LaneRequestKind, Origin, Ticket};
+use borzoi_shard::lane::api::{
+    ConsumerKey, LaneReply, LaneRequest, LaneRequestKind, Origin, PollStart, Ticket,
+};
 use borzoi_shard::{Effect, Event, Lanes, Random, SeededRandom, Shard, ShardMessage};
 use borzoi_storage::disk::{
     Disk, DiskError, DiskIdentity, DiskOutcome, DiskQueue, DiskRequest, DiskResult, DiskTicket,
@@ -23,7 +25,7 @@ use borzoi_storage::disk::{
 use borzoi_storage::journal::JournalOptions;
 use borzoi_storage::sim_disk::{SimDisk, SyncInFlight};
 use borzoi_types::{
-    Durability, Duration, LogId, Micros, Mono, Now, PartitionId, PartitionKey, ShardId,
+    Durability, Duration, LogId, Micros, Mono, Now, Offset, PartitionId, PartitionKey, ShardId,
 };
 use borzoi_wire::{Identifier, Name};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -449,6 +451,42 @@ pub fn create_topic(name: &str, partitions: u32, durability: Durability) -> Chan
         partitions,
         options,
     })
+}
+
+/// The command that creates a topic with changed options. Segments may be smaller than clients may
+/// ask for.
+pub fn create_topic_with(
+    name: &str,
+    partitions: u32,
+    durability: Durability,
+    change: impl FnOnce(&mut TopicOptions),
+) -> Change {
+    let mut options = TopicOptions::defaults(&TopicDefaults { durability });
+    change(&mut options);
+    let (stream, name) = (Identifier::Name(Name::new(STREAM).unwrap()), Name::new(name).unwrap());
+    Change::CreateTopic(CreateTopic { stream, name, partitions, options })
+}
+
+/// The command that deletes the oldest closed segments of a partition.
+pub fn delete_segments(name: &str, partition: u32, count: u32) -> Change {
+    let (topic, partition) = (topic_name(name), PartitionId(partition));
+    Change::DeleteSegments { topic, partition, count }
+}
+
+/// A poll of a plain consumer.
+pub fn poll_request(
+    start: PollStart,
+    count: u32,
+    consumer: ConsumerKey,
+    auto_commit: bool,
+) -> LaneRequestKind {
+    LaneRequestKind::Poll { start, count, consumer, auto_commit, generation: 0 }
+}
+
+/// A plain consumer's offset, to be stored and waited for.
+pub fn store_request(consumer: ConsumerKey, offset: Offset) -> LaneRequestKind {
+    let (wait, generation, persisted) = (true, 0, false);
+    LaneRequestKind::StoreOffset { consumer, offset, wait, generation, persisted }
 }
 
 /// The command that deletes a topic.
