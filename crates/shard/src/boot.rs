@@ -10,8 +10,9 @@
 //! anything. Nothing is answered, voted or deleted before the switch; a crash before it starts over
 //! from the old generation, one after it from the new.
 //!
-//! Crash argument for reservations. A start that cannot trust its tail owes every partition of a
-//! `replicated` lane a jump over what was reserved. The debt itself is carried into the new
+//! Crash argument for reservations. A start that cannot trust its tail (on one node: every start
+//! that no clean stop went before) owes every partition of a `replicated` lane a jump over what was
+//! reserved. The debt itself is carried into the new
 //! generation (`frontier` raised to the reservation), because the new generation is trusted by the
 //! next start: a crash before the jump is in the log finds the debt, one after it finds the jump.
 //! The record stands above the log's head, so that no checkpoint taken before the jump releases it.

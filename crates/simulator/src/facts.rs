@@ -9,6 +9,9 @@ pub struct Facts {
     /// that no replication quorum kept them: what a lane of level `replicated` had confirmed
     /// before may be gone, and its offsets jump. Level `persisted` loses nothing by it.
     pub unsynced_lost: Vec<Mono>,
+    /// Moments at which the only node ended otherwise than by a clean stop: it cannot tell what it
+    /// lost, so offsets of level `replicated` jump, also when nothing was.
+    pub unclean_ends: Vec<Mono>,
     /// The cluster stopped on purpose: injected damage left no trusted copy, and it said so.
     /// Final reads are not expected then.
     pub safe_stop: bool,

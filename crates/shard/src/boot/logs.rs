@@ -102,8 +102,11 @@ fn read_log(
     };
     if lanes.durability(log) == Durability::Replicated {
         merge_reservations(log, found, &mut rest.reservations)?;
+        // On one node nothing but a clean stop proves that the end is complete: a volume that is
+        // detached under a running machine loses pages, and the boot identity stays. A clean stop
+        // has lowered the reservations to what exists, so nothing is owed after it.
         // A group finds out from each other what was lost, and jumps with its loss epoch.
-        if !trusted && superblock.is_solo() {
+        if superblock.is_solo() {
             rest.reservations.owe_jumps();
         }
     }

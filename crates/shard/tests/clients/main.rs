@@ -12,5 +12,6 @@ mod messages;
 mod resources;
 mod segments;
 mod sessions;
+mod stream;
 mod users;
 mod world;

@@ -154,3 +154,14 @@ proptest! {
         world.assert_at_rest();
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_stream_of_bytes_cut_anywhere_is_answered_frame_by_frame_or_ended(
+        script in prop::collection::vec(any::<u8>(), 0..1_500),
+    ) {
+        crate::stream::run(&script);
+    }
+}

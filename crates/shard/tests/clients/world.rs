@@ -59,6 +59,8 @@ pub struct World {
     pub hold_disk: bool,
     pub stopped: usize,
     pub logged: Vec<ClientTrouble>,
+    /// Every effect since the start, when a test wants them.
+    pub trace: Option<String>,
     passwords: VecDeque<(ShardId, PasswordTicket, PasswordJob)>,
     inbox: VecDeque<(ShardId, Event)>,
     disk_queue: VecDeque<(ShardId, Effect)>,
@@ -92,6 +94,7 @@ impl World {
             hold_disk: false,
             stopped: 0,
             logged: Vec::new(),
+            trace: None,
             passwords: VecDeque::new(),
             inbox: VecDeque::new(),
             disk_queue: VecDeque::new(),
@@ -174,17 +177,22 @@ impl World {
 
     /// Everything that can happen without time passing happens.
     pub fn run(&mut self) {
-        loop {
-            if !self.inbox.is_empty() {
-                self.run_batch();
-            } else if !self.hold_disk && !self.disk_queue.is_empty() {
-                self.run_disk();
-            } else if !self.hold_passwords && !self.passwords.is_empty() {
-                self.run_password();
-            } else if !self.tick_if_due() {
-                return;
-            }
+        while self.step() {}
+    }
+
+    /// One thing happens: a batch of events, a request of the disk or a password job. False when
+    /// nothing can without time passing.
+    pub fn step(&mut self) -> bool {
+        if !self.inbox.is_empty() {
+            self.run_batch();
+        } else if !self.hold_disk && !self.disk_queue.is_empty() {
+            self.run_disk();
+        } else if !self.hold_passwords && !self.passwords.is_empty() {
+            self.run_password();
+        } else {
+            return self.tick_if_due();
         }
+        true
     }
 
     fn tick_if_due(&mut self) -> bool {
@@ -214,6 +222,9 @@ impl World {
     }
 
     fn route(&mut self, from: ShardId, effect: Effect) {
+        if let Some(trace) = &mut self.trace {
+            trace.push_str(&format!("{} {from:?} {effect:?}\n", self.now.mono.0));
+        }
         match effect {
             Effect::Reply { connection, parts } => {
                 let frame: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();

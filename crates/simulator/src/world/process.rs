@@ -192,8 +192,11 @@ impl World {
                     .power_cut_and_boot([node.boot_ids; 16], |item| fate(item, lost, dice));
             }
         }
-        if end == End::PowerCut && self.nodes.len() == 1 {
-            self.facts.unsynced_lost.push(self.now);
+        if self.nodes.len() == 1 {
+            self.facts.unclean_ends.push(self.now);
+            if end == End::PowerCut {
+                self.facts.unsynced_lost.push(self.now);
+            }
         }
         self.cut_sockets(index, end == End::PowerCut);
         self.links_down(index, end == End::PowerCut);
@@ -209,8 +212,11 @@ impl World {
 
     /// The process says that it cannot go on.
     pub(crate) fn fatal(&mut self, place: Place, error: &FatalError) {
-        let (FatalError::Journal(cause) | FatalError::Disk(cause)) = error;
-        assert!(is_injected(cause), "a node gives up for no injected reason: {error}");
+        let injected = match error {
+            FatalError::Journal(cause) | FatalError::Disk(cause) => is_injected(cause),
+            FatalError::Outdated { .. } => false, // No directory is replaced by an older copy yet.
+        };
+        assert!(injected, "a node gives up for no injected reason: {error}");
         self.coverage.branch("node stops because its disk fails");
         self.note(place.node, &format!("gives up: {error}"));
         self.end(place.node, End::Kill);
