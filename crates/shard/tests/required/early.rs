@@ -2,7 +2,10 @@
 
 use crate::client::{Answer, Client, confirmation, number};
 use crate::support::model::Model;
-use crate::support::{Node, Place, create_stream, create_topic, new_disk, options, start_time};
+use crate::support::{
+    Node, Place, create_stream, create_topic, new_disk, options, poll_request, start_time,
+    store_request,
+};
 use crate::world::World;
 use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart, Refusal};
 use borzoi_types::{Durability, Duration, Offset, PartitionId};
@@ -207,8 +210,8 @@ fn b7_a_parked_request_is_answered_when_its_window_ends_long_before_its_client_g
     let consumer = ConsumerKey::Consumer(1);
     let kinds = [
         LaneRequestKind::GetOffset { consumer },
-        LaneRequestKind::Poll { start: PollStart::First, count: 1, consumer, auto_commit: false },
-        LaneRequestKind::StoreOffset { consumer, offset: Offset(0), wait: true },
+        poll_request(PollStart::First, 1, consumer, false),
+        store_request(consumer, Offset(0)),
     ];
     let tickets: Vec<_> = kinds.into_iter().map(|kind| node.request(at, kind)).collect();
     node.settle();

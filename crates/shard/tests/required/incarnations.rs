@@ -3,7 +3,8 @@
 use crate::client::{Answer, Client, confirmation, number};
 use crate::support::model::Model;
 use crate::support::{
-    Node, create_stream, create_topic, delete_topic, new_disk, options, start_time,
+    Node, create_stream, create_topic, delete_topic, new_disk, options, poll_request, start_time,
+    store_request,
 };
 use crate::world::World;
 use borzoi_shard::lane::api::{ConsumerKey, LaneReply, LaneRequestKind, PollStart};
@@ -41,14 +42,9 @@ fn b6_a_request_for_another_incarnation_is_never_served_and_is_counted() {
                     count: 1,
                     identity: None,
                 },
-                LaneRequestKind::Poll {
-                    start: PollStart::First,
-                    count: 10,
-                    consumer,
-                    auto_commit: true,
-                },
-                LaneRequestKind::StoreOffset { consumer, offset: Offset(0), wait: true },
-                LaneRequestKind::DeleteOffset { consumer },
+                poll_request(PollStart::First, 10, consumer, true),
+                store_request(consumer, Offset(0)),
+                LaneRequestKind::DeleteOffset { consumer, generation: 0 },
                 LaneRequestKind::GetOffset { consumer },
             ];
             for kind in kinds {

@@ -6,7 +6,7 @@ use crate::support::{Node, Place, options};
 use borzoi_metadata::Change;
 use borzoi_shard::boot::BootError;
 use borzoi_shard::lane::Lane;
-use borzoi_shard::lane::api::{LaneReply, LaneRequestKind};
+use borzoi_shard::lane::api::LaneReply;
 use borzoi_shard::lane::reservation::{
     Reservation, ReservationError, ReservationMode, Reservations, decode, encode,
 };
@@ -84,12 +84,9 @@ fn a2_an_append_whose_claim_cannot_be_written_is_told_to_nobody() {
     assert_eq!(node.fatal.len(), 1, "the node ends");
     model.note_replies(&mut node);
     assert!(model.sends.values().all(|send| send.confirmed.is_none()), "nothing is confirmed");
-    let get = LaneRequestKind::Poll {
-        start: borzoi_shard::lane::api::PollStart::First,
-        count: 10,
-        consumer: borzoi_shard::lane::api::ConsumerKey::Consumer(1),
-        auto_commit: false,
-    };
+    let consumer = borzoi_shard::lane::api::ConsumerKey::Consumer(1);
+    let start = borzoi_shard::lane::api::PollStart::First;
+    let get = crate::support::poll_request(start, 10, consumer, false);
     let poll = node.request(at, get);
     node.settle();
     match node.replies.remove(&poll) {
