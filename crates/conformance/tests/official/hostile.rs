@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const HEADER: usize = 256;
+pub const HEADER: usize = 256;
 
 /// A request header of profile A: size, operation and code at their places.
-fn header(size: u32, operation: u8, code: u32) -> Vec<u8> {
+pub fn header(size: u32, operation: u8, code: u32) -> Vec<u8> {
     let mut bytes = vec![0; HEADER];
     bytes[48..52].copy_from_slice(&size.to_le_bytes());
     bytes[60] = 5;
@@ -21,7 +21,7 @@ fn header(size: u32, operation: u8, code: u32) -> Vec<u8> {
 }
 
 /// Whether the server closes the connection within `seconds`.
-async fn closes(socket: &mut TcpStream, seconds: u64) -> bool {
+pub async fn closes(socket: &mut TcpStream, seconds: u64) -> bool {
     let mut buffer = [0; 4096];
     let until = tokio::time::Instant::now() + Duration::from_secs(seconds);
     loop {
@@ -33,7 +33,7 @@ async fn closes(socket: &mut TcpStream, seconds: u64) -> bool {
     }
 }
 
-async fn still_serves(address: &str) {
+pub async fn still_serves(address: &str) {
     let client = root(address).await;
     client.get_streams().await.expect("others are undisturbed");
 }

@@ -2,15 +2,26 @@
 #![allow(missing_docs, clippy::print_stdout)]
 
 mod connections;
+mod deleting;
 mod durability;
 mod fixtures;
+mod frames;
+mod groups;
 mod high_level;
 mod hostile;
+mod malformed;
 mod messages;
+mod names;
 mod offsets;
 mod partitions;
+mod permissions;
 mod polls;
+mod required;
 
 mod streams;
 mod support;
+mod system;
+mod tokens;
 mod topics;
+mod updates;
+mod users;

@@ -15,6 +15,10 @@ impl SharedServer {
     pub fn address(&self) -> &str {
         self.server.address()
     }
+
+    pub fn process_id(&self) -> u32 {
+        self.server.process_id()
+    }
 }
 
 /// One server for all scenarios that do not stop it and run at the same time.
@@ -141,6 +145,39 @@ impl Place {
     pub async fn offsets(&self, partition: u32, strategy: PollingStrategy, count: u32) -> Vec<u64> {
         let polled = self.poll(partition, strategy, count).await.expect("the poll is answered");
         polled.messages.iter().map(|message| message.header.offset).collect()
+    }
+}
+
+/// A user of its own on the shared server, and root's client that made it.
+pub struct Account {
+    pub owner: IggyClient,
+    pub name: String,
+    server: Arc<SharedServer>,
+}
+
+impl Account {
+    pub const PASSWORD: &str = "secret-word";
+
+    pub async fn new(permissions: Option<Permissions>) -> Self {
+        let server = shared();
+        let owner = root(server.address()).await;
+        let name = unique("account");
+        owner
+            .create_user(&name, Self::PASSWORD, UserStatus::Active, permissions)
+            .await
+            .expect("the name is free");
+        Self { owner, name, server }
+    }
+
+    pub fn address(&self) -> &str {
+        self.server.address()
+    }
+
+    /// A connection logged in as this user.
+    pub async fn login(&self) -> IggyClient {
+        let client = connected(self.address()).await;
+        client.login_user(&self.name, Self::PASSWORD).await.expect("the user can log in");
+        client
     }
 }
 
