@@ -17,6 +17,7 @@ mod partitions;
 mod permissions;
 mod polls;
 mod required;
+mod segments;
 
 mod streams;
 mod support;
