@@ -441,8 +441,11 @@ impl Lane {
     ) -> Result<Option<RecordSeq>, AppendError> {
         // In a group whoever holds nothing that is not applied has nothing above it to claim.
         let replica = self.host.replica();
-        let whole = replica.replica_count() > 1 && replica.head() == self.applied.op;
-        if self.level == Durability::Persisted || !(self.serving || whole) {
+        let applied = replica.head() == self.applied.op && self.is_idle();
+        let whole = replica.replica_count() > 1 && applied;
+        if self.level == Durability::Persisted
+            || !(whole || (self.serving && replica.replica_count() == 1))
+        {
             return Ok(None);
         }
         assert!(self.is_idle(), "nothing is minted any more");

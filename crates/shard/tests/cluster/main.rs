@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod agree;
 #[path = "../support/mod.rs"]
 mod support;
 mod world;
@@ -11,3 +12,5 @@ mod a_node_that_is_far_behind_copies_a_checkpoint;
 mod a_power_cut_of_the_whole_cluster_loses_nothing_it_must_not;
 mod a_stopping_node_hands_its_lanes_over;
 mod empty_nodes_found_or_join_a_cluster;
+mod reads_are_answered_only_by_who_still_leads;
+mod seeds_of_faults_keep_what_was_confirmed;

@@ -67,6 +67,7 @@ struct Flight {
     at: Mono,
     from: ReplicaId,
     to: ReplicaId,
+    /// Of the sender.
     shard: ShardId,
     frame: Bytes,
 }
@@ -351,7 +352,8 @@ impl World {
                 self.form(to, FormationEvent::Peer { from, frame: &frame });
             } else if self.node(to).running {
                 self.frames += 1;
-                self.inbox.push_back((to, shard, Event::Peer { from, frame }));
+                let linked = ShardId(shard.0 % self.node(to).options.shards);
+                self.inbox.push_back((to, linked, Event::Peer { from, frame }));
             }
         }
     }
@@ -407,12 +409,11 @@ impl World {
                 self.inbox.push_back((node, to, Event::FromShard { from: shard, message }));
             }
             Effect::ToPeer { to, parts } => {
-                let shards = self.node(to).options.shards;
                 self.wire.push_back(Flight {
                     at: self.now.mono.plus(LATENCY),
                     from: node,
                     to,
-                    shard: ShardId(shard.0 % shards),
+                    shard,
                     frame: Bytes::from(parts.concat()),
                 });
             }
@@ -516,12 +517,23 @@ impl World {
 
     /// Submits a send of `count` new messages to the lane's leader.
     pub fn submit_send(&mut self, place: Place, count: usize, payload_bytes: usize) -> Ticket {
+        self.submit_send_ids(place, count, payload_bytes).0
+    }
+
+    /// As [`Self::submit_send`], with the ids of the messages.
+    pub fn submit_send_ids(
+        &mut self,
+        place: Place,
+        count: usize,
+        payload_bytes: usize,
+    ) -> (Ticket, Vec<u128>) {
         let leader = self.leader(place.lane).expect("somebody leads the lane");
         let ids: Vec<u128> = (0..count as u128).map(|index| self.ids + 1 + index).collect();
         self.ids += count as u128;
         let batch = model::batch(&ids, payload_bytes);
         let count = u32::try_from(count).unwrap();
-        self.submit(leader, place, LaneRequestKind::Send { batch, count, identity: None })
+        let kind = LaneRequestKind::Send { batch, count, identity: None };
+        (self.submit(leader, place, kind), ids)
     }
 
     /// Sends `count` new messages to the lane's leader; the offset of the first one.
@@ -546,49 +558,7 @@ impl World {
         }
     }
 
-    /// Waits until every running node has applied the same of every lane, and checks that their
-    /// partitions agree: offsets, bytes, consumers' offsets.
-    pub fn check_replicas_agree(&mut self) {
-        let same = self.until(Duration::from_secs(10), |world| {
-            let positions: BTreeSet<_> = world.running().map(positions).collect();
-            positions.len() == 1
-        });
-        let all: Vec<_> =
-            self.running().map(|node| (node.options.replica, positions(node))).collect();
-        assert!(same, "replicas do not come to the same point: {all:?}");
-        let contents: Vec<_> = self.running().map(contents).collect();
-        for other in &contents[1..] {
-            assert_eq!(contents[0], *other, "replicas agree");
-        }
-    }
-
     pub fn running(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.running)
     }
-}
-
-fn positions(node: &Node) -> BTreeMap<LogId, u64> {
-    let mut positions = BTreeMap::new();
-    for shard in &node.shards {
-        for lane in shard.back().lanes() {
-            positions.insert(lane.log(), lane.state().applied().0);
-        }
-        positions.insert(LogId::METADATA, node.shards[0].front().metadata().applied().0);
-    }
-    positions
-}
-
-type Content = (u64, u64, Option<Offset>, Vec<(ConsumerKey, Offset)>);
-
-fn contents(node: &Node) -> BTreeMap<(LogId, u64), Content> {
-    let mut contents = BTreeMap::new();
-    for lane in node.shards.iter().flat_map(|shard| shard.back().lanes()) {
-        for (key, partition) in lane.state().partitions() {
-            let counters = partition.counters();
-            let offsets = partition.offsets().collect();
-            let content = (counters.messages, counters.bytes, counters.current_offset, offsets);
-            contents.insert((lane.log(), key.0), content);
-        }
-    }
-    contents
 }
