@@ -5,9 +5,12 @@
 //!
 //! Checked on every image (see `ledger`): nothing acknowledged at its level is lost, nothing
 //! is invented, nothing comes back twice or after it had been given up, a solo node never refuses.
+//! The target has its own `main`, which prints what was tried.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, which clippy does not recognise")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that reports its counts")]
 
+#[path = "crash/harness.rs"]
+mod harness;
 #[path = "crash/ledger.rs"]
 mod ledger;
 #[path = "crash/life.rs"]
@@ -18,16 +21,40 @@ mod world;
 use borzoi_storage::disk::{Directory, DiskErrorKind, DiskOperation, FileName};
 use borzoi_storage::recovery::{Finding, RecoveryError, recover};
 use borzoi_storage::sim_disk::{Fate, Fault, SimDisk};
+use harness::{Case, Counts, Demand};
 use ledger::{Level, check};
 use life::{OTHER_BOOT, Plan, Run};
+use std::process::ExitCode;
 use world::Random;
+
+/// The longest one first, so that the others run beside it.
+const CASES: &[Case] = &[
+    Case {
+        name: "no_crash_loses_what_was_acknowledged_invents_anything_or_stops_a_solo_node",
+        run: no_crash_loses_what_was_acknowledged_invents_anything_or_stops_a_solo_node,
+    },
+    Case {
+        name: "large_unsynced_groups_survive_a_thousand_random_cuts_each",
+        run: large_unsynced_groups_survive_a_thousand_random_cuts_each,
+    },
+    Case {
+        name: "a_failed_flush_followed_by_a_restart_and_a_power_cut_loses_nothing_persisted",
+        run: a_failed_flush_followed_by_a_restart_and_a_power_cut_loses_nothing_persisted,
+    },
+    Case {
+        name: "damage_below_the_mark_is_named_and_never_truncated",
+        run: damage_below_the_mark_is_named_and_never_truncated,
+    },
+];
+
+fn main() -> ExitCode {
+    harness::main(CASES, &Demand { images_min: 40_000, cpu_seconds_max: 180.0 })
+}
 
 /// Counts what was tried.
 #[derive(Default, Debug)]
 struct Tally {
-    crash_points: u64,
-    images: u64,
-    second_crashes: u64,
+    tried: Counts,
     refusals: u64,
     groups: u64,
     records_carried: u64,
@@ -36,7 +63,7 @@ struct Tally {
 
 /// Recovers `image` and holds it against what the crashed run knows.
 fn try_image(run: &Run, image: &mut SimDisk, level: Level, what: &str, tally: &mut Tally) {
-    tally.images += 1;
+    tally.tried.images += 1;
     match recover(image) {
         Ok(recovered) => {
             if let Err(wrong) = check(&run.ledger, &recovered, level) {
@@ -50,7 +77,7 @@ fn try_image(run: &Run, image: &mut SimDisk, level: Level, what: &str, tally: &m
 
 /// The images of one crash: the process killed, and the power cut in every way or many ways.
 fn try_crash(run: &Run, step: u64, draws: u64, random: &mut Random, tally: &mut Tally) {
-    tally.crash_points += 1;
+    tally.tried.crash_points += 1;
     let kill = run.disk.kill();
     let mut image = kill.clone();
     try_image(run, &mut image, Level::Written, &format!("step {step}, killed"), tally);
@@ -97,7 +124,7 @@ fn try_second_crash(
         let mut whole = image.clone();
         let level = Level::Synced;
         let recovered = run.restart(&mut whole, shards).expect("nothing stops this start");
-        tally.images += 1;
+        tally.tried.images += 1;
         let again = recover(&mut whole).expect("a generation that has begun is whole");
         run.same_after_restart(&recovered, &again);
         check(&run.ledger, &again, level).unwrap();
@@ -108,7 +135,7 @@ fn try_second_crash(
         let mut crashed = image.clone();
         crashed.crash_before(first + step);
         assert!(run.restart(&mut crashed, shards).is_none(), "it stops where it is told to");
-        tally.second_crashes += 1;
+        tally.tried.second_crashes += 1;
         for draw in 0..3 {
             let mut second = if draw == 0 {
                 crashed.kill()
@@ -156,18 +183,16 @@ fn torture(seeds: core::ops::Range<u64>, draws: u64) -> Tally {
     tally
 }
 
-#[test]
-fn no_crash_loses_what_was_acknowledged_invents_anything_or_stops_a_solo_node() {
+fn no_crash_loses_what_was_acknowledged_invents_anything_or_stops_a_solo_node() -> Counts {
     let tally = torture(0..16, 20);
-    println!("crash images without damage: {tally:?}");
-    assert!(tally.images >= 20_000, "{tally:?}");
-    assert!(tally.second_crashes >= 500, "{tally:?}");
+    assert!(tally.tried.images >= 20_000, "{tally:?}");
+    assert!(tally.tried.second_crashes >= 500, "{tally:?}");
     assert!(tally.records_carried > 0 && tally.files_reused > 0, "{tally:?}");
+    tally.tried
 }
 
 /// A thousand draws at points with more than ten unsynced sectors.
-#[test]
-fn large_unsynced_groups_survive_a_thousand_random_cuts_each() {
+fn large_unsynced_groups_survive_a_thousand_random_cuts_each() -> Counts {
     let mut tally = Tally::default();
     let mut random = Random::new(99);
     let plan = Plan::large(3);
@@ -180,13 +205,12 @@ fn large_unsynced_groups_survive_a_thousand_random_cuts_each() {
             try_crash(&run, step, 1_000, &mut random, &mut tally);
         }
     }
-    println!("crash images of large groups: {tally:?}");
-    assert!(tally.images >= 5_000, "{tally:?}");
+    assert!(tally.tried.images >= 5_000, "{tally:?}");
+    tally.tried
 }
 
 /// A flush fails, the process stops, is restarted on the same machine, and the power is cut then.
-#[test]
-fn a_failed_flush_followed_by_a_restart_and_a_power_cut_loses_nothing_persisted() {
+fn a_failed_flush_followed_by_a_restart_and_a_power_cut_loses_nothing_persisted() -> Counts {
     let mut tally = Tally::default();
     for seed in 0..40 {
         let mut random = Random::new(seed);
@@ -210,14 +234,13 @@ fn a_failed_flush_followed_by_a_restart_and_a_power_cut_loses_nothing_persisted(
             try_image(&run, &mut image, Level::Synced, "power cut after it", &mut tally);
         }
     }
-    println!("images after failed flushes: {tally:?}");
-    assert!(tally.images >= 1_000, "{tally:?}");
+    assert!(tally.tried.images >= 1_000, "{tally:?}");
+    tally.tried
 }
 
 /// Damages every block of the journal of a node at rest. Solo: everything is there or the node
 /// names the damage. Several nodes: what is missing is named, or everything must be learned.
-#[test]
-fn damage_below_the_mark_is_named_and_never_truncated() {
+fn damage_below_the_mark_is_named_and_never_truncated() -> Counts {
     let mut tally = Tally::default();
     for seed in 0..12u64 {
         let plan = Plan { solo: seed % 2 == 0, ..Plan::draw(seed) };
@@ -235,14 +258,14 @@ fn damage_below_the_mark_is_named_and_never_truncated() {
                         1 => image.flip_bit(&file, offset + 1, 0),
                         _ => image.fill_block(&file, offset, 0),
                     };
-                    tally.images += 1;
+                    tally.tried.images += 1;
                     try_damage(&run, &mut image, &file, offset, &mut tally);
                 }
             }
         }
     }
-    println!("images with damage: {tally:?}");
     assert!(tally.refusals > 50, "{tally:?}");
+    tally.tried
 }
 
 fn try_damage(run: &Run, image: &mut SimDisk, file: &FileName, block: u64, tally: &mut Tally) {
