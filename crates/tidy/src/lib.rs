@@ -34,10 +34,15 @@ impl SourceFile {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 
-    /// The text before the first inline test module: what ships.
+    /// The text before the first inline test module: what ships. A test module in a file of its
+    /// own may be declared anywhere; it ends nothing.
     #[must_use]
     pub fn production_text(&self) -> &str {
-        self.text.split("#[cfg(test)]\nmod ").next().unwrap_or(&self.text)
+        let inline = self.text.match_indices("#[cfg(test)]\nmod ").find(|(at, head)| {
+            let name = self.text[at + head.len()..].lines().next();
+            name.is_some_and(|name| name.trim_end().ends_with('{'))
+        });
+        inline.map_or(&self.text, |(at, _)| &self.text[..at])
     }
 }
 
