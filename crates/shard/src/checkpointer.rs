@@ -205,6 +205,13 @@ impl Checkpointer {
         assert!(before.is_none(), "one at a time per log");
     }
 
+    /// The checkpoint of `log` can never be written as it was captured; it is taken again, after a
+    /// later operation.
+    pub fn retake(&mut self, log: LogId, op: Op) {
+        let before = self.active.insert(log, op).expect("one was under way");
+        assert!(before < op, "what made it void is an operation");
+    }
+
     /// The checkpoint of `log` that is under way is durable.
     pub fn durable(&mut self, log: LogId) -> Durable {
         let op = self.active.remove(&log).expect("one was under way");

@@ -128,6 +128,44 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_when_space_returns() {
 }
 
 #[test]
+fn deleting_a_topic_frees_its_space_on_a_disk_too_full_for_its_own_chunks() {
+    // Deleted while a checkpoint of its lane is under way, and while none is.
+    for under_way in [true, false] {
+        let (mut node, durable, _) = node_with_topics();
+        let mut model = Model::default();
+        send_ok(&mut model, &mut node, durable, Durability::Persisted, 50_000);
+        node.pass(Duration::from_secs(61));
+        node.settle();
+        let of_topic =
+            |file: &FileName| matches!(file, FileName::Segment { key, .. } if *key == durable.key);
+        assert!(files(&mut node, Directory::Segments).iter().any(of_topic));
+        let (operation, kind) = (DiskOperation::Write, DiskErrorKind::NoSpace);
+        let file = Some(FileName::Segment { key: durable.key, base: Offset(0) });
+        node.disk.inject(Fault { operation, file, after: 0, kind, lasting: true });
+        send_ok(&mut model, &mut node, durable, Durability::Persisted, 50_000);
+        if under_way {
+            // The wait for space is over in the same moment as the checkpoint's interval.
+            node.pass(Duration::from_secs(61));
+            node.settle();
+            assert!(node.shards[0].back().checkpointer().active(durable.lane).is_some());
+        }
+        node.command(delete_topic("durable"));
+        node.settle();
+        for _ in 0..3 {
+            node.pass(Duration::from_secs(61));
+            node.settle();
+        }
+        let left = files(&mut node, Directory::Segments);
+        assert!(!left.iter().any(of_topic), "still there: {left:?}");
+        assert!(node.shards[0].back().shared().no_space.is_none());
+        assert!(node.fatal.is_empty());
+        let mut node = Node::start(node.disk.kill(), &options(1), node.now, 4);
+        node.settle();
+        assert!(node.place("durable", 0).is_none());
+    }
+}
+
+#[test]
 fn writes_that_fail_together_on_a_full_disk_lengthen_the_wait_once() {
     let (mut node, durable, fast) = node_with_topics();
     let mut model = Model::default();

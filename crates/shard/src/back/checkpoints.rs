@@ -22,9 +22,13 @@ impl Back {
         }
         let active: Vec<LogId> = self.checkpointer.active_logs().collect();
         for log in active {
-            if let Some(lane) = self.lanes.get_mut(&log)
-                && let Some(checkpoint) = lane.checkpoint_to_write()
-            {
+            let Some(lane) = self.lanes.get_mut(&log) else { continue };
+            if lane.is_checkpoint_void() {
+                lane.abandon_checkpoint();
+                self.checkpointer.retake(log, lane.state().applied());
+                lane.begin_checkpoint(&mut self.shared);
+            }
+            if let Some(checkpoint) = lane.checkpoint_to_write() {
                 self.write_checkpoint(&checkpoint);
             }
         }

@@ -15,6 +15,7 @@ use borzoi_consensus::Timeouts;
 use borzoi_storage::cache::SegmentCache;
 use borzoi_storage::disk::{DiskError, DiskQueue, DiskSubmissions, DiskTicket, Submission};
 use borzoi_storage::journal::{Journal, RecordLocation};
+use borzoi_types::limits::SEGMENT_UNWRITTEN_BYTES_MAX;
 use borzoi_types::{LogId, Mono, Op, PartitionKey, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -106,6 +107,8 @@ pub struct Shared {
     pub fatal: bool,
     /// The clean stop has begun: requests are refused.
     pub stopping: bool,
+    /// Bytes of closed chunks, over all partitions, that are in no file yet.
+    unwritten_bytes: usize,
     output: VecDeque<BackOutput>,
     effects: Vec<Effect>,
     /// Requests that boot has left for the shell.
@@ -209,6 +212,7 @@ impl Shared {
             retrying: None,
             fatal: false,
             stopping: false,
+            unwritten_bytes: 0,
             output: VecDeque::new(),
             effects: Vec::new(),
             kept: Vec::new(),
@@ -301,6 +305,18 @@ impl Shared {
     /// Emits an effect of the shard as a whole.
     pub fn emit(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+
+    /// The closed chunks of a partition that are in no file have become more or fewer.
+    pub fn note_unwritten(&mut self, change: i64) {
+        let now = i64::try_from(self.unwritten_bytes).expect("it fits in memory") + change;
+        self.unwritten_bytes = usize::try_from(now).expect("each chunk is counted once");
+    }
+
+    /// Whether so much waits to be written to segments that nothing more is prepared.
+    #[must_use]
+    pub fn is_backed_up(&self) -> bool {
+        self.unwritten_bytes >= SEGMENT_UNWRITTEN_BYTES_MAX
     }
 
     /// The node cannot go on: says so once; nothing is acknowledged after it.

@@ -147,7 +147,19 @@ impl Lane {
         self.removed.retain(|_, log| !log.is_removed());
     }
 
-    /// The checkpoint could not be written for lack of space; another will be tried.
+    /// Whether the checkpoint under way names chunks of a partition that was removed before they
+    /// were durable: it has to be taken again.
+    #[must_use]
+    pub fn is_checkpoint_void(&self) -> bool {
+        let Some(capture) = &self.checkpoint else { return false };
+        let voided = |(key, log): (&PartitionKey, &PartitionLog)| {
+            capture.works.get(key).is_some_and(|work| log.voids_checkpoint(work))
+        };
+        self.removed.iter().any(voided)
+    }
+
+    /// The checkpoint could not be written for lack of space, or not as it was captured; another
+    /// will be tried.
     pub fn abandon_checkpoint(&mut self) {
         self.checkpoint = None;
     }
@@ -160,6 +172,7 @@ impl Lane {
         for key in core::mem::take(&mut self.flush_wanted) {
             let Some(log) = log_of(&mut self.state, &mut self.removed, key) else { continue };
             let tickets = log.flush(&mut shared.cache, 0, &mut shared.disk);
+            shared.note_unwritten(log.unwritten_change());
             own(shared, self.log, key, &tickets);
         }
     }
@@ -174,7 +187,9 @@ impl Lane {
         shared: &mut Shared,
     ) {
         let Some(log) = log_of(&mut self.state, &mut self.removed, key) else { return };
-        match log.complete(&mut shared.cache, ticket, result) {
+        let completed = log.complete(&mut shared.cache, ticket, result);
+        shared.note_unwritten(log.unwritten_change());
+        match completed {
             Ok(_) => {
                 if result.is_ok() {
                     shared.retrying = None;

@@ -26,7 +26,8 @@ impl Lane {
         let mut removed = Vec::new();
         let outcomes = self.state.apply(op, &entries, &mut shared.cache, &mut removed);
         assert_eq!(outcomes.len(), entries.len());
-        for log in removed {
+        for mut log in removed {
+            shared.note_unwritten(log.unwritten_change());
             self.removed.insert(log.key(), log);
         }
         self.answer_waiters(op, &entries, &outcomes, shared);

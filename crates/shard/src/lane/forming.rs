@@ -154,7 +154,9 @@ impl Lane {
 
     fn has_room(plan: &Plan, shared: &Shared) -> bool {
         let body = plan.bytes + plan.entries() * RESERVATION_BYTES_PER_ENTRY + HEADER_BYTES;
-        shared.journal.has_room(HEADER_BYTES, body, plan.class)
+        // What makes room goes through; the rest waits for segments that lag behind.
+        let held_back = plan.class == RecordClass::Normal && shared.is_backed_up();
+        !held_back && shared.journal.has_room(HEADER_BYTES, body, plan.class)
     }
 
     /// What the next operation holds: as many entries as fit into `gather_max` bytes, at least one;

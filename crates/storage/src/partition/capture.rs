@@ -37,8 +37,10 @@ pub struct PartitionState {
 /// files nobody needs afterwards.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckpointWork {
-    closed_end: Offset,
+    pub(super) closed_end: Offset,
     retired: Vec<Offset>,
+    /// The partition was gone when the checkpoint was taken: it names nothing of it.
+    pub(super) removed: bool,
 }
 
 /// Why a state cannot be that of a partition.
@@ -80,7 +82,7 @@ impl PartitionLog {
             tail,
         };
         let retired = self.retired.iter().map(|segment| segment.base).collect();
-        (state, CheckpointWork { closed_end, retired })
+        (state, CheckpointWork { closed_end, retired, removed: self.removed })
     }
 
     /// Whether everything that the checkpoint names is durable, so that it may be written. Until
@@ -88,6 +90,9 @@ impl PartitionLog {
     #[must_use]
     pub fn checkpoint_ready(&self, work: &CheckpointWork) -> bool {
         assert!(work.closed_end <= self.next_offset, "work of this log");
+        if self.voids_checkpoint(work) {
+            return false;
+        }
         let not_durable = self.queue.as_ref().and_then(|queue| queue.first_not_durable());
         not_durable.is_none_or(|offset| offset >= work.closed_end)
     }
@@ -136,6 +141,9 @@ impl PartitionLog {
             active: state.active,
             tail: restore_tail(&state.tail)?,
             queue: None,
+            unwritten_told: 0,
+            removed: false,
+            dropped: None,
             retired: Vec::new(),
         };
         log.assert_valid();

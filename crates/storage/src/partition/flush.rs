@@ -92,6 +92,8 @@ enum SyncState {
 pub(super) struct FlushQueue {
     waiting: VecDeque<PendingChunk>,
     waiting_bytes: usize,
+    /// Bytes of batches in `waiting` and `writing`.
+    unwritten_bytes: usize,
     writing: VecDeque<Writing>,
     written: VecDeque<Written>,
     /// Closed segments whose index file is not written yet.
@@ -130,6 +132,7 @@ impl FlushQueue {
             assert!(!adjacent || last.position_end() == chunk.position, "chunks are adjacent");
         }
         self.waiting_bytes += chunk.chunk.length as usize;
+        self.unwritten_bytes += chunk.chunk.length as usize;
         self.waiting.push_back(chunk);
         self.assert_valid();
     }
@@ -172,9 +175,45 @@ impl FlushQueue {
         retry || write || next.is_some_and(|next| self.file_bytes_below(next.base).is_none())
     }
 
+    /// The partition is gone, nobody will read what is not written. If something still had to be
+    /// written, drops everything but requests that are in flight, and returns where what was not
+    /// durable began.
+    pub(super) fn discard(&mut self) -> Option<Offset> {
+        let failed = self.writing.iter().any(|write| write.state == WriteState::Failed);
+        if self.waiting.is_empty() && !failed {
+            return None;
+        }
+        let lost = self.first_not_durable();
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        self.writing.retain(|write| matches!(write.state, WriteState::InFlight(_)));
+        self.written.retain(|written| matches!(written.sync, SyncState::InFlight(_)));
+        self.unwritten_bytes =
+            self.pending_in_writes().map(|pending| pending.chunk.length as usize).sum();
+        self.index_wanted.clear();
+        self.assert_valid();
+        assert!(lost.is_some(), "what waits is not durable");
+        lost
+    }
+
+    /// Takes the result of a write or sync of a partition that is gone: the file will be removed.
+    /// Whether the ticket was one of these.
+    fn forget(&mut self, ticket: DiskTicket) -> bool {
+        let write = self.writing.iter().position(|w| w.state == WriteState::InFlight(ticket));
+        if let Some(at) = write {
+            let write = self.writing.remove(at).expect("just found");
+            let bytes = write.chunks.iter().map(|chunk| chunk.pending.chunk.length as usize);
+            self.unwritten_bytes -= bytes.sum::<usize>();
+            return true;
+        }
+        let sync = self.written.iter().position(|w| w.sync == SyncState::InFlight(ticket));
+        sync.is_some_and(|at| self.written.remove(at).is_some())
+    }
+
     /// What holds between any two calls, as far as it can be seen from the ends.
     fn assert_valid(&self) {
         assert!(self.waiting.is_empty() == (self.waiting_bytes == 0), "no chunk is empty");
+        assert!(self.waiting_bytes <= self.unwritten_bytes, "what waits is not written");
         assert!(self.writes_in_flight() <= SEGMENT_WRITES_IN_FLIGHT_MAX);
         let writing = self.writing.back().and_then(|write| write.chunks.last());
         if let (Some(writing), Some(waiting)) = (writing, self.waiting.front()) {
@@ -191,8 +230,9 @@ impl FlushQueue {
     }
 
     fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
-            && self.writing.is_empty()
+        let everything_written = self.waiting.is_empty() && self.writing.is_empty();
+        assert!(everything_written == (self.unwritten_bytes == 0), "each chunk is counted once");
+        everything_written
             && self.written.is_empty()
             && self.index_wanted.is_empty()
             && self.side.is_empty()
@@ -217,7 +257,11 @@ impl FlushQueue {
             let header = pending.chunk.seal(key);
             run.push(SealedChunk { pending, header });
         }
+        assert!(self.waiting_bytes >= bytes, "the sum of what waits");
         self.waiting_bytes -= bytes;
+        let adjacent =
+            |two: &[SealedChunk]| two[0].pending.position_end() == two[1].pending.position;
+        assert!(run.windows(2).all(adjacent), "one write is one piece of a file");
         assert!(!run.is_empty(), "called with chunks waiting");
         self.assert_valid();
         run
@@ -232,6 +276,7 @@ impl FlushQueue {
                 let entry = IndexEntry::new(&header, pending.position);
                 assert!(header.length == pending.chunk.length, "sealed as it was written");
                 bytes += u64::from(pending.chunk.length);
+                self.unwritten_bytes -= pending.chunk.length as usize;
                 self.note_written(pending.segment, pending.chunk.base, pending.chunk.end);
                 if pending.segment >= first {
                     cache.note_written(key, pending.segment, entry);
@@ -257,7 +302,9 @@ impl FlushQueue {
     fn settle_syncs(&mut self) -> bool {
         let before = self.written.len();
         while self.written.front().is_some_and(|written| written.sync == SyncState::Done) {
-            self.written.pop_front();
+            let durable = self.written.pop_front().expect("just seen");
+            let next = self.first_not_durable();
+            assert!(next.is_none_or(|next| next >= durable.end), "durable in order");
         }
         let waits = self.written.front().is_none_or(|written| written.sync != SyncState::Done);
         assert!(waits && self.written.len() <= before);
@@ -301,11 +348,42 @@ fn write_request(key: PartitionKey, run: &[SealedChunk]) -> DiskRequest {
     DiskRequest::Write { file: FileName::Segment { key, base: first.segment }, offset, parts }
 }
 
+/// What the result of a request means whose file nobody needs any more. One for which there was no
+/// space has left nothing behind; any other error is the device's, and no smaller for that.
+fn removed_result(result: &DiskResult) -> Result<FlushProgress, FlushError> {
+    match result {
+        Err(error) if !is_passing(error.kind) => Err(FlushError::Fatal(error.clone())),
+        Ok(_) | Err(_) => Ok(FlushProgress { durable_advanced: true, ..FlushProgress::default() }),
+    }
+}
+
+/// Whether the same write may work later.
+const fn is_passing(kind: DiskErrorKind) -> bool {
+    matches!(kind, DiskErrorKind::NoSpace | DiskErrorKind::TooManyOpen)
+}
+
 impl PartitionLog {
     /// Bytes of batches in closed chunks that no write has been issued for.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.waiting_bytes)
+    }
+
+    /// Bytes of batches in closed chunks that are not in a file yet.
+    #[must_use]
+    pub fn unwritten_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.unwritten_bytes)
+    }
+
+    /// By how much [`Self::unwritten_bytes`] has changed since this was asked last: for a sum over
+    /// partitions that does not look at each of them.
+    pub fn unwritten_change(&mut self) -> i64 {
+        let now = self.unwritten_bytes();
+        let signed = |bytes: usize| i64::try_from(bytes).expect("it fits in memory");
+        let change = signed(now) - signed(self.unwritten_told);
+        self.unwritten_told = now;
+        assert!(now > 0 || change <= 0, "what is written was unwritten");
+        change
     }
 
     /// Whether [`Self::flush`] has something to issue now, at no minimum.
@@ -420,14 +498,21 @@ impl PartitionLog {
         let (key, first) = (self.key, self.first_offset());
         let queue = self.queue.as_mut().expect("only a queue issues requests");
         let mut progress = FlushProgress::default();
+        if self.dropped.is_some() && queue.forget(ticket) {
+            self.drop_idle_queue();
+            return removed_result(result);
+        }
         let in_flight = WriteState::InFlight(ticket);
         if let Some(write) = queue.writing.iter_mut().find(|write| write.state == in_flight) {
             if let Err(error) = result {
+                assert!(!self.removed || self.dropped.is_none(), "what is dropped is forgotten");
                 write.state = WriteState::Failed;
-                let retry =
-                    matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::TooManyOpen);
                 let error = error.clone();
-                return Err(if retry {
+                if self.removed && is_passing(error.kind) {
+                    self.dropped = queue.discard();
+                    self.drop_idle_queue();
+                }
+                return Err(if is_passing(error.kind) {
                     FlushError::Retry(error)
                 } else {
                     FlushError::Fatal(error)

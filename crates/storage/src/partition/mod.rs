@@ -83,6 +83,13 @@ pub struct PartitionLog {
     active: Segment,
     tail: Option<Box<Tail>>,
     queue: Option<Box<FlushQueue>>,
+    /// What [`Self::unwritten_change`] has told so far.
+    unwritten_told: usize,
+    /// The partition is gone; only its files are left.
+    removed: bool,
+    /// Closed chunks from here on were dropped before they were durable, because the partition was
+    /// removed.
+    dropped: Option<Offset>,
     /// Segments that no longer exist but whose files may, oldest first.
     retired: Vec<Segment>,
 }
@@ -104,6 +111,9 @@ impl PartitionLog {
             active: Segment::empty_at(Offset::ZERO),
             tail: None,
             queue: None,
+            unwritten_told: 0,
+            removed: false,
+            dropped: None,
             retired: Vec::new(),
         };
         log.assert_valid();
@@ -274,9 +284,16 @@ impl PartitionLog {
     /// Removes everything: the partition was deleted or purged and its key will never be used
     /// again. The log must be kept, and driven, until [`Self::is_removed`]: a checkpoint that is
     /// under way may still name its files.
+    ///
+    /// Closed chunks that wait to be written are dropped: on a full disk they could never be, and
+    /// nothing may wait for them, least of all the checkpoint that frees space. One that is under
+    /// way and names them can never be ready ([`Self::voids_checkpoint`]): it is taken again.
     pub fn retire_all(&mut self, cache: &mut SegmentCache) {
+        assert!(!self.removed, "a partition is removed once");
+        self.removed = true;
         self.retire_closed(cache, self.closed.len());
         self.tail = None;
+        self.dropped = self.queue.as_mut().and_then(|queue| queue.discard());
         if self.active.file_bytes > 0 {
             self.retired.push(self.active);
         }
@@ -287,6 +304,14 @@ impl PartitionLog {
         self.drop_idle_queue();
         self.assert_valid();
         assert!(self.first_offset() == self.next_offset, "nothing is left to read");
+    }
+
+    /// Whether a checkpoint whose `work` this is can never be written, because what it names was
+    /// dropped when the partition was removed.
+    #[must_use]
+    pub fn voids_checkpoint(&self, work: &CheckpointWork) -> bool {
+        assert!(self.dropped.is_none() || self.removed, "only a removed partition drops anything");
+        self.dropped.is_some_and(|from| !work.removed && from < work.closed_end)
     }
 
     /// Whether no file and no request of a removed partition is left.

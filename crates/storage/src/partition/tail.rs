@@ -29,6 +29,7 @@ pub(super) struct Tail {
 
 impl Tail {
     pub(super) fn new(base: Offset) -> Self {
+        assert!(base < Offset::MAX, "offsets never run out");
         Self {
             base,
             end: base,

@@ -205,6 +205,44 @@ fn a_removed_partition_does_not_wait_for_an_index_file_that_nobody_needs() {
     assert!(bench.log.is_removed());
 }
 
+/// On a full disk a deleted topic once freed nothing: its own chunks waited for space, and the
+/// checkpoint that would have removed its files waited for them.
+#[test]
+fn a_removed_partition_drops_what_waits_for_space_and_its_files_go_with_the_next_checkpoint() {
+    for in_flight in [false, true] {
+        let mut bench = Bench::new(100_000);
+        bench.append(1, &[70_000]);
+        bench.settle().unwrap();
+        let (_, durable) = bench.log.begin_checkpoint();
+        bench.finish(&durable).unwrap();
+        assert_eq!(bench.disk.names().len(), 1);
+        bench.disk.full = true;
+        for time in 2..12 {
+            bench.append(time, &[70_000]);
+        }
+        let (_, under_way) = bench.log.begin_checkpoint();
+        let tickets = bench.log.flush(&mut bench.cache, 0, &mut bench.out);
+        if !in_flight {
+            assert!(bench.execute(&tickets).is_err(), "full");
+        }
+        assert!(bench.log.unwritten_bytes() >= 700_000);
+        bench.log.retire_all(&mut bench.cache);
+        assert!(bench.log.voids_checkpoint(&under_way), "it names what was dropped");
+        assert!(!bench.log.checkpoint_ready(&under_way));
+        let (_, next) = bench.log.begin_checkpoint();
+        assert!(!bench.log.voids_checkpoint(&next) && !bench.log.wants_flush());
+        if in_flight {
+            // What was on its way finds no space either, and nobody tries it again.
+            bench.execute(&tickets).unwrap();
+        }
+        assert_eq!(bench.log.unwritten_bytes(), 0);
+        assert!(bench.log.checkpoint_ready(&next));
+        bench.finish(&next).unwrap();
+        assert!(bench.log.is_removed());
+        assert!(bench.disk.names().is_empty(), "{:?}", bench.disk.names());
+    }
+}
+
 #[test]
 fn a_removed_partition_without_files_is_removed_at_once() {
     let mut bench = Bench::new(100_000);
