@@ -205,6 +205,8 @@ impl Log {
             let served = !to_disk && slot.prepare.is_some();
             evidence.push(if served { Evidence::Held } else { slot.evidence });
         }
+        assert_eq!(headers.len(), evidence.len(), "one evidence each");
+        assert!(headers.last().is_none_or(|last| last.anchor() == head), "up to the head");
         LogSuffix { head, headers, evidence }
     }
 
@@ -232,12 +234,14 @@ impl Log {
         let append = slot.evidence != Evidence::Held;
         assert!(!slot.writing, "what is being written is at hand already");
         slot.writing |= append;
+        assert!(slot.header == Some(prepare.header), "a body has its own header");
         if prepare.header.op < self.cached_from {
             self.cached_from = prepare.header.op;
         }
         if prepare.header.op <= self.applied {
             self.cached_bytes += prepare.size();
         }
+        assert!(self.cached_from <= prepare.header.op, "what is at hand is in the cache");
         append
     }
 
@@ -248,6 +252,7 @@ impl Log {
         }
         let before = self.held_to;
         let Some(slot) = self.slot_mut(anchor.op) else { return };
+        assert!(slot.is(anchor.checksum), "held by identity");
         slot.evidence = Evidence::Held;
         slot.writing = false;
         self.advance_held();
@@ -260,6 +265,7 @@ impl Log {
             return;
         };
         assert!(!slot.writing, "what is being written is not read back");
+        assert!(slot.header.is_some_and(|header| header.op == anchor.op), "at its op");
         slot.evidence = Evidence::Faulty;
         if anchor.op <= self.held_to {
             self.held_to = Op(anchor.op.get() - 1);
@@ -276,6 +282,7 @@ impl Log {
             if self.slot(next).is_none_or(|slot| slot.evidence != Evidence::Held) {
                 break;
             }
+            assert!(next <= limit && next > self.base.op, "inside the chain");
             self.held_to = next;
         }
     }
@@ -354,6 +361,7 @@ impl Log {
             return;
         }
         assert!(header.op > applied, "what is applied is never replaced");
+        assert!(slot.header.is_none_or(|before| before.op == header.op), "each at its op");
         let unreadable = slot.header.is_none() && slot.evidence == Evidence::Faulty;
         *slot = Slot::missing(header);
         if let Some(prepare) = orphan {
@@ -374,6 +382,7 @@ impl Log {
                 continue;
             }
             self.replace(*header);
+            assert!(header.op < self.chained_from, "the chain grows downwards");
             self.chained_from = header.op;
             self.expected = header.parent;
             inserted = true;
@@ -394,6 +403,7 @@ impl Log {
             let Some(header) = slot.header.filter(|header| header.checksum == self.expected) else {
                 return if below <= self.applied { Err(Diverged) } else { Ok(()) };
             };
+            assert_eq!(header.op, below, "a header lies at its op");
             self.chained_from = below;
             self.expected = header.parent;
             if below <= self.applied {
@@ -414,6 +424,9 @@ impl Log {
         assert!(next > self.base.op, "the base is applied");
         let prepare = Arc::clone(self.slot(next)?.prepare.as_ref()?);
         assert_eq!(prepare.header.op, next, "operations apply in order");
+        assert!(next <= commit && next <= self.head_op(), "committed, then applied");
+        let below = self.applied_checksum();
+        assert!(below == Some(prepare.header.parent), "on top of what is applied");
         self.applied = next;
         self.cached_bytes += prepare.size();
         Some(prepare)
@@ -434,6 +447,7 @@ impl Log {
                 if slot.prepare.is_some() && slot.evidence != Evidence::Held {
                     return;
                 }
+                assert!(slot.prepare.is_none() || !slot.writing, "what is written stays at hand");
                 let freed = slot.prepare.take().map_or(0, |prepare| prepare.size());
                 self.cached_bytes = self.cached_bytes.saturating_sub(freed);
             }

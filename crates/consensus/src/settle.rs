@@ -237,6 +237,7 @@ impl<'a> Chain<'a> {
     }
 
     fn restart_from_base(&mut self) {
+        assert!(self.records.replica_count > 1, "a solo node refuses instead");
         self.chained.clear();
         self.lower.clear();
         self.below = self.base;
@@ -261,6 +262,7 @@ impl<'a> Chain<'a> {
         let below = suffix.below();
         self.below = if below.op > self.base.op { below } else { self.base };
         self.head = suffix.head;
+        assert!(self.below.op <= self.head.op && self.head.op >= self.base.op, "above the base");
         false
     }
 
@@ -290,6 +292,7 @@ impl<'a> Chain<'a> {
             let Some((header, evidence)) = found.or_else(|| self.damaged_header(next)) else {
                 return;
             };
+            assert!(header.op == head.op.next() && header.view == log_view, "one op further");
             self.chained.insert(header.op, (header, evidence));
             self.head = header.anchor();
         }
@@ -361,6 +364,7 @@ impl<'a> Chain<'a> {
             };
             updates.push((*op, updated));
         }
+        assert_eq!(updates.len(), self.chained.len(), "each is looked at once");
         for (op, evidence) in updates {
             self.chained.get_mut(&op).expect("just seen").1 = evidence;
         }
@@ -443,6 +447,8 @@ impl<'a> Chain<'a> {
         view_state.must_learn |= !trusted || self.unresolved;
         let orphans = orphans(&self.by_op, &slots, self.base, view_state.log_view);
         let base = self.base;
+        assert_eq!(slots.len() as u64, self.head.op.get() - base.op.get(), "one slot per op");
+        assert!(view_state.commit >= base.op, "the checkpoint is committed");
         let mut settled = Settled { view_state, base, slots, chained_from, orphans, cut: None };
         settled.rebuild_suffix(self.head, self.below);
         settled
@@ -498,6 +504,7 @@ fn settle_solo(mut settled: Settled, records: &LogRecords) -> Result<Settled, Se
         if above.iter().any(|slot| slot.evidence == Evidence::Unknown) {
             settled.cut = Some(op);
         }
+        assert!(index < settled.slots.len(), "something is cut");
         settled.slots.truncate(index);
         let below = settled.slots.last().and_then(|slot| slot.header);
         let head = below.map_or(settled.base, |header| header.anchor());
@@ -539,7 +546,9 @@ impl Settled {
     pub fn carried(&self) -> Carried {
         let placed = self.slots.iter().filter_map(|slot| slot.prepare.clone());
         // Orphans first: of several for one position, settling prefers the last.
-        let prepares = self.orphans.iter().cloned().chain(placed).collect();
+        let prepares: Vec<Arc<Prepare>> = self.orphans.iter().cloned().chain(placed).collect();
+        let above = |prepare: &Arc<Prepare>| prepare.header.op > self.base.op;
+        assert!(prepares.iter().all(above), "the checkpoint holds the rest");
         Carried { view_state: self.view_state.clone(), prepares }
     }
 

@@ -74,7 +74,9 @@ impl LogSuffix {
     pub fn get(&self, op: Op) -> Option<(&PrepareHeader, Evidence)> {
         let first = self.headers.first()?.op;
         let index = usize::try_from(op.get().checked_sub(first.get())?).ok()?;
-        Some((self.headers.get(index)?, *self.evidence.get(index)?))
+        let header = self.headers.get(index)?;
+        assert_eq!(header.op, op, "headers stand without gaps");
+        Some((header, *self.evidence.get(index)?))
     }
 
     /// The identity of `op`, if the suffix knows it.
@@ -114,6 +116,7 @@ impl LogSuffix {
             writer.slice(&header.encode());
             writer.u8(*evidence as u8);
         }
+        assert!(self.headers.len() <= SUFFIX_OPS_MAX, "suffixes are bounded");
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {

@@ -46,7 +46,7 @@ pub fn boot(
     let mut seams = Seams { name, password: root.password.0.clone() };
     let booted = boot_node(disk, &options, clock.now(), &mut seams)?;
     for finding in &booted.findings {
-        tracing::warn!(?finding, "found at recovery");
+        tracing::warn!("found at recovery: {finding}");
     }
     let (generation, trusted) = (booted.generation, booted.trusted);
     tracing::info!(generation, trusted, formatted = booted.formatted, "recovered");

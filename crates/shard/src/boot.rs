@@ -46,7 +46,7 @@ use borzoi_storage::recovery::{Finding, Recovered, RecoveryError, recover};
 use borzoi_storage::superblock::Superblock;
 use borzoi_types::{ClusterId, Duration, LogId, Now, Op, ReplicaId, ShardId, View};
 use borzoi_wire::Name;
-use logs::{BootLog, read_logs};
+use logs::{BootLog, clean_checkpoints, read_logs};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The user that a formatted cluster starts with.
@@ -187,6 +187,8 @@ pub fn boot(
     let journals = begin_generation(disk, &recovered, &generation, carried)?.journals;
     assert_eq!(journals.len(), usize::from(options.shards));
     let metadata = restore_metadata(&logs, lanes)?;
+    let mut findings = recovered.findings.clone();
+    findings.extend(clean_checkpoints(disk, &logs)?);
     let mut shards = Vec::with_capacity(journals.len());
     let mut started = Starting { options, recovered: &recovered, lanes, now, logs: &mut logs };
     for (journal, shard) in journals.into_iter().zip((0..).map(ShardId)) {
@@ -196,13 +198,13 @@ pub fn boot(
         let front = Front::new(started.front_options(shard), metadata.clone(), random);
         shards.push(Shard::new(front, back));
     }
-    run::set_aside_unnamed(disk, &shards)?;
+    findings.extend(run::set_aside_unnamed(disk, &shards)?);
     Ok(NodeBoot {
         shards,
         formatted,
         generation: recovered.superblock.generation + 1,
         trusted: recovered.trusted,
-        findings: recovered.findings.clone(),
+        findings,
     })
 }
 
@@ -295,7 +297,7 @@ fn must_learn(logs: &BTreeMap<LogId, BootLog>) -> BTreeSet<LogId> {
 
 fn restore_metadata(logs: &BTreeMap<LogId, BootLog>, lanes: Lanes) -> Result<Metadata, BootError> {
     let log = logs.get(&LogId::METADATA).expect("every log is read");
-    let checkpoint = log.checkpoint.as_ref().ok_or(BootError::NoMetadata)?;
+    let checkpoint = log.checkpoint.as_ref().expect("without one the log was refused");
     let metadata = Metadata::decode_snapshot(&checkpoint.owner.to_bytes())
         .map_err(|error| BootError::Metadata { reason: error.to_string() })?;
     let layout = Layout { persisted: lanes.persisted, replicated: lanes.replicated };

@@ -126,8 +126,10 @@ impl SegmentCache {
         };
         assert!(segment <= entry.base, "a chunk lies in its segment");
         let known = index.end();
+        assert!(known >= segment, "an index begins with its segment");
         let extended = index.push(entry);
         assert!(!extended || index.end() > known);
+        assert!(extended || index.end() == known, "what does not fit changes nothing");
         if !index.entries().is_empty() {
             self.insert_index(key, segment, index);
         }
@@ -143,6 +145,7 @@ impl SegmentCache {
     pub(crate) fn remove_below(&mut self, key: PartitionKey, end: Offset) {
         self.chunks.remove_below(key, end);
         self.indexes.remove_below(key, end);
+        assert!(self.chunks.is_empty_below(key, end) && self.indexes.is_empty_below(key, end));
     }
 }
 
@@ -170,6 +173,7 @@ impl<V> Recent<V> {
     }
 
     fn next_use(&mut self) -> u64 {
+        assert!(self.uses < u64::MAX, "2^64 reads take centuries");
         self.uses += 1;
         assert!(self.by_use.last_key_value().is_none_or(|(last, _)| *last < self.uses));
         self.uses
@@ -187,9 +191,14 @@ impl<V> Recent<V> {
         while self.bytes > self.bytes_max && self.entries.len() > 1 {
             let (_, (key, base)) = self.by_use.pop_first().expect("one per entry");
             let slot = self.entries.remove(&(key, base)).expect("both maps name the same");
+            assert!(slot.used < used, "the newest one stays");
             self.bytes -= slot.cost;
             evicted += 1;
         }
+        assert!(
+            self.by_use.last_key_value().is_some_and(|(last, _)| *last == used),
+            "it is newest"
+        );
         self.assert_valid();
         evicted
     }
@@ -218,6 +227,7 @@ impl<V> Recent<V> {
         assert!(named == Some((key, base)), "both maps name the same");
         assert!(self.bytes >= slot.cost, "the sum of the costs");
         self.bytes -= slot.cost;
+        assert!(!self.entries.contains_key(&(key, base)), "it is gone");
         Some(slot.value)
     }
 
@@ -228,6 +238,10 @@ impl<V> Recent<V> {
             self.remove(key, base);
         }
         self.assert_valid();
+    }
+
+    fn is_empty_below(&self, key: PartitionKey, end: Offset) -> bool {
+        self.entries.range((key, Offset::ZERO)..(key, end)).next().is_none()
     }
 
     fn assert_valid(&self) {

@@ -7,8 +7,9 @@
 //!
 //! Invariants:
 //! - Offsets of writes and their lengths are multiples of [`DISK_ALIGNMENT`].
-//! - A name that was created is durable only after `sync` of that file; `create_zeroed`,
-//!   `durable_replace`, `remove` and `set_aside` are durable when they return.
+//! - A name that was created is durable only after `sync` of that file, or `sync_names` of its
+//!   directory; `create_zeroed`, `durable_replace`, `remove` and `set_aside` are durable when they
+//!   return.
 //! - After a failed `sync` the state of what was not synced before is unknown: it is never
 //!   retried (architecture, section 6.2).
 
@@ -152,6 +153,8 @@ impl DiskSubmissions {
         }
         let ticket = DiskTicket(self.next_ticket);
         self.next_ticket = self.next_ticket.checked_add(1).expect("2^64 requests take centuries");
+        let journal = matches!(request.file(), FileName::Journal(_));
+        assert!(journal || queue == DiskQueue::Pool, "the journal's queues are the journal's");
         self.waiting.push(Submission { queue, ticket, request });
         ticket
     }
@@ -185,7 +188,8 @@ pub struct DiskIdentity {
 pub struct Listing {
     /// Files whose names Borzoi gave, in rising order.
     pub files: Vec<FileName>,
-    /// Everything else in that directory, in rising order. Never touched, only reported.
+    /// Everything else in that directory, as paths relative to the data directory, in rising
+    /// order. Never touched, only reported.
     pub strays: Vec<String>,
 }
 
@@ -201,6 +205,11 @@ pub trait Disk {
 
     /// See [`DiskRequest::Sync`].
     fn sync(&mut self, file: &FileName) -> Result<(), DiskError>;
+
+    /// Makes the names in `directory` durable as they are now, whoever gave them: a process that
+    /// was killed between a rename and the sync of its directory left a name that a power loss can
+    /// take back. Not for segments, which have directories of their own.
+    fn sync_names(&mut self, directory: Directory) -> Result<(), DiskError>;
 
     /// See [`DiskRequest::CreateZeroed`].
     fn create_zeroed(&mut self, file: &FileName, bytes: u64) -> Result<(), DiskError>;
@@ -235,6 +244,7 @@ pub fn execute(disk: &mut dyn Disk, request: &DiskRequest) -> DiskResult {
     match request {
         DiskRequest::CreateZeroed { file, bytes } => {
             assert_eq!(*bytes % DISK_ALIGNMENT as u64, 0, "zeroed files are whole blocks");
+            assert!(*bytes > 0, "an empty file is no use");
             disk.create_zeroed(file, *bytes)?;
         }
         DiskRequest::Write { file, offset, parts } => {
@@ -298,8 +308,9 @@ mod tests {
     fn tickets_are_unique_and_submissions_keep_their_order() {
         let mut out = DiskSubmissions::new();
         let file = FileName::Superblock;
-        let first = out.submit(DiskQueue::Pool, DiskRequest::Sync { file: file.clone() });
-        let second = out.submit(DiskQueue::JournalFlush, DiskRequest::Remove { file });
+        let first = out.submit(DiskQueue::Pool, DiskRequest::Sync { file });
+        let journal = DiskRequest::Sync { file: FileName::Journal(1) };
+        let second = out.submit(DiskQueue::JournalFlush, journal);
         assert!(first < second);
         let drained: Vec<DiskTicket> = out.drain().map(|s| s.ticket).collect();
         assert_eq!(drained, [first, second]);

@@ -15,7 +15,7 @@
 
 use crate::disk::{Disk, DiskError, DiskErrorKind, DiskSubmissions, FileName, execute};
 use crate::journal::{AppendError, Journal, JournalIdentity, JournalOptions, JournalRecord};
-use crate::recovery::{Recovered, foreign};
+use crate::recovery::{Occupied, Recovered, occupied};
 use crate::superblock::{self, FEATURES_KNOWN, Superblock};
 use borzoi_types::checksum::xxh3_64_seeded;
 use borzoi_types::limits::{LANES_MAX, REPLICAS_MAX, SHARDS_MAX};
@@ -45,8 +45,8 @@ pub enum FormatError {
     /// It already has a superblock.
     #[error("the data directory is already formatted")]
     AlreadyFormatted,
-    /// It holds files that Borzoi did not write.
-    #[error("the data directory holds files of another program, for example {example:?}")]
+    /// It holds files already.
+    #[error("the data directory is not empty: it holds {example:?}")]
     Foreign {
         /// One of the names found.
         example: String,
@@ -79,8 +79,10 @@ pub fn format_as(
     if disk.len(&FileName::Superblock)?.is_some() {
         return Err(FormatError::AlreadyFormatted);
     }
-    if let Some(example) = foreign(disk)? {
-        return Err(FormatError::Foreign { example });
+    match occupied(disk)? {
+        None => {}
+        Some(Occupied::Stray(example)) => return Err(FormatError::Foreign { example }),
+        Some(Occupied::Own(file)) => return Err(FormatError::Foreign { example: file.path() }),
     }
     let superblock = Superblock {
         sequence: 1,
@@ -168,6 +170,7 @@ pub fn begin_generation(
     }
     let aside_lost = keep_aside(disk, recovered)?;
 
+    assert!(settled.sequence > recovered.sequence_max, "newer than anything on the disk");
     let generation = settled.generation + 1;
     let nonce = xxh3_64_seeded(options.salt_seed, &generation.to_le_bytes());
     let mut slots = Slots::new(disk, recovered, options)?;
@@ -199,6 +202,7 @@ pub fn begin_generation(
     next.inode = recovered.identity.inode;
     next.write_failed = false;
     next.must_learn = options.must_learn.clone();
+    assert!(journals.iter().all(Journal::is_idle), "everything carried is durable");
     let superblock = superblock::rewrite(disk, &next, settled.sequence)?;
     assert_eq!(superblock.generation, recovered.superblock.generation + 1);
 
@@ -229,6 +233,7 @@ fn write_carried(
     file_bytes: u64,
 ) -> Result<(), GenerationError> {
     let count = records.len() as u64;
+    assert!(journal.is_idle() && journal.last_record().0 == 0, "nothing was written before");
     for record in records {
         if let Err(error) = journal.append_carried(record) {
             match error {
@@ -306,6 +311,8 @@ impl Slots {
         options: &GenerationOptions,
         journals: &mut [Journal],
     ) -> Result<(), DiskError> {
+        let live = |slot: &u32| recovered.live.contains(slot);
+        assert!(!self.free.iter().any(live), "what was live has not been touched");
         for slot in &recovered.live {
             if recovered.slots[slot] == options.journal.file_bytes {
                 self.free.push(*slot);
@@ -317,17 +324,18 @@ impl Slots {
             disk.remove(file)?;
         }
         let mut dealt = vec![Vec::new(); journals.len()];
-        let spares_max = options.journal.files_max as usize + 2;
+        let spares_max: Vec<usize> = journals.iter().map(|j| j.spares_max()).collect();
         for (index, slot) in self.free.into_iter().enumerate() {
-            let spares: &mut Vec<u32> = &mut dealt[index % journals.len()];
-            if spares.len() < spares_max {
+            let index = index % journals.len();
+            let spares: &mut Vec<u32> = &mut dealt[index];
+            if spares.len() < spares_max[index] {
                 spares.push(slot);
             } else {
                 disk.remove(&FileName::Journal(slot))?;
             }
         }
-        for (journal, spares) in journals.iter_mut().zip(dealt) {
-            assert!(spares.len() <= spares_max);
+        for ((journal, spares), max) in journals.iter_mut().zip(dealt).zip(spares_max) {
+            assert!(spares.len() <= max);
             journal.finish_boot(spares);
         }
         Ok(())

@@ -51,8 +51,8 @@ const MARKS_BYTES: u64 = 2 * BLOCK;
 pub struct JournalOptions {
     /// Length of each file; a multiple of the disk alignment. The largest record must fit.
     pub file_bytes: u64,
-    /// Files that may hold live records at once; at least 2. Spares come on top, up to two more
-    /// than this.
+    /// Files that may hold live records at once; at least 2. Together with spares there are at most
+    /// twice as many, and two.
     pub files_max: u32,
 }
 
@@ -275,11 +275,21 @@ impl Journal {
         self.files.take_spares()
     }
 
+    /// Spares that this journal keeps at most: as many as it makes while it runs, so that a start
+    /// neither unlinks files that are filled with zeros again later, nor has fewer than carrying
+    /// everything over once more takes.
+    pub(crate) fn spares_max(&self) -> usize {
+        assert!(self.booting && self.is_idle(), "what is carried is what is needed");
+        let (live, files_max) = (self.files.live().len(), self.options.files_max as usize);
+        (2 * files_max + 2).saturating_sub(live).max(live + 2)
+    }
+
     /// Ends `booting` mode: the superblock names this generation now.
     pub(crate) fn finish_boot(&mut self, spares: impl IntoIterator<Item = u32>) {
         assert!(self.is_idle() && self.last_group > 0, "everything carried is durable");
         assert_eq!(self.progress.written_through, self.progress.synced_through);
         self.files.add_spares(spares);
+        self.files.finish_boot();
         self.booting = false;
     }
 
@@ -340,6 +350,8 @@ impl Journal {
         self.forming_replicated += usize::from(level == Durability::Replicated);
         self.forming.push_back(Forming { record, level, sequence, order, bytes });
         self.planned = Some(planned);
+        assert!(bytes > 0 && bytes <= self.options.record_bytes_max(), "checked before");
+        assert!(self.progress.failed.is_none(), "nothing is taken after a failure");
         assert!(self.forming_replicated <= self.forming.len());
         sequence
     }
@@ -367,6 +379,7 @@ impl Journal {
         }
         let more = self.files.openable(self.closing.is_some()).checked_sub(planned.files)?;
         let left = planned.left + more * usable;
+        assert!(planned.left <= usable, "no more than a file");
         let enough = match class {
             RecordClass::Normal => left >= self.options.reserved_bytes(),
             RecordClass::Reserved => left >= MARKS_BYTES,
@@ -435,6 +448,7 @@ impl Journal {
     /// The records of `log` with operations up to `through` are not needed any more: they are
     /// contained in durable checkpoints. Never goes back.
     pub fn release(&mut self, log: LogId, through: Op) {
+        assert!(!self.booting, "a start releases nothing");
         self.files.release(log, through);
         if self.files.free_unneeded() {
             // What was checkpointed may have freed space elsewhere, too.
@@ -495,6 +509,8 @@ impl Journal {
     pub fn usage(&self) -> JournalUsage {
         let live = self.files.live();
         let small = |n: usize| u32::try_from(n).expect("files are few");
+        assert!(self.usage.groups >= self.usage.groups_empty, "empty groups are groups");
+        assert!(self.usage.flushes >= self.usage.flushes_with_records, "and flushes flushes");
         JournalUsage {
             bytes_used: live.iter().map(|file| file.used).sum(),
             bytes_capacity: u64::from(self.options.files_max) * self.options.file_bytes,
@@ -550,5 +566,6 @@ pub(crate) fn decode_record(bytes: &Bytes, salt: u64) -> Option<Decoded> {
         body: Body::from(bytes.slice(header_end..end)),
     };
     assert_eq!(bytes_of(&record), header.record_bytes(), "one formula on both sides");
+    assert!(end <= bytes.len() && header_end <= end, "inside what was read");
     Some(Decoded { header, checksum, record })
 }

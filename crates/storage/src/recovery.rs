@@ -94,6 +94,17 @@ pub enum Finding {
         /// The operation.
         op: Op,
     },
+    /// A damaged record that nobody needs: a checkpoint contains its operation.
+    Covered {
+        /// File.
+        file: FileName,
+        /// Position.
+        offset: u64,
+        /// The log.
+        log: LogId,
+        /// The operation.
+        op: Op,
+    },
     /// A record (of a replicated log) that a trailer above the synced mark names and that is not
     /// readable, to be repaired.
     Unknown {
@@ -122,8 +133,62 @@ pub enum Finding {
         /// Position.
         offset: u64,
     },
+    /// A checkpoint is damaged; an older one serves. Its file is set aside.
+    CheckpointDamaged {
+        /// The file.
+        file: FileName,
+        /// In words.
+        what: String,
+    },
     /// Files Borzoi did not name, left alone.
     Strays(Vec<String>),
+}
+
+impl core::fmt::Display for Finding {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Torn { file, offset } => {
+                write!(f, "{file} ends at byte {offset}; what follows was never confirmed")
+            }
+            Self::SetAside { file, offset, log, op, aside } => write!(
+                f,
+                "{file} was cut at byte {offset}, at operation {op} of log {log}, which may have \
+                 been confirmed at level replicated; the bytes are kept in {aside}"
+            ),
+            Self::Damaged { file, offset, log, op } => write!(
+                f,
+                "{file} is damaged at byte {offset}: operation {op} of log {log} is fetched from a \
+                 peer"
+            ),
+            Self::Covered { file, offset, log, op } => write!(
+                f,
+                "{file} is damaged at byte {offset}: operation {op} of log {log}, which a \
+                 checkpoint contains; nothing is lost, look after the disk"
+            ),
+            Self::Unknown { file, offset, log, op } => write!(
+                f,
+                "{file} is not readable at byte {offset}: operation {op} of log {log} is asked for \
+                 at all peers"
+            ),
+            Self::DamagedNameless { file, offset, what } => write!(
+                f,
+                "{file} is damaged at byte {offset}: {what}; every log learns from its peers"
+            ),
+            Self::Repairable { file, offset } => write!(
+                f,
+                "{file} is damaged at byte {offset}, where a copy or its context served; nothing \
+                 is lost, look after the disk"
+            ),
+            Self::CheckpointDamaged { file, what } => write!(
+                f,
+                "{file} is damaged ({what}); an older one served, nothing is lost; the file is \
+                 kept in set-aside, look after the disk"
+            ),
+            Self::Strays(names) => {
+                write!(f, "files that are not Borzoi's, left alone: {}", names.join(", "))
+            }
+        }
+    }
 }
 
 /// A data directory read back.
@@ -164,10 +229,23 @@ pub enum RecoveryError {
     #[error("the data directory is not formatted")]
     NotFormatted,
     /// The directory has no superblock but holds something else.
-    #[error("the data directory holds files of another program, for example {example:?}")]
+    #[error(
+        "the data directory holds files of another program, for example {example:?}; nothing was \
+         changed: give an empty directory, or one that Borzoi has formatted"
+    )]
     Foreign {
         /// One of the names found.
         example: String,
+    },
+    /// The directory holds data of Borzoi and no superblock.
+    #[error(
+        "superblock is missing, and the data directory holds data, for example {example}; nothing \
+         was changed: put the file `superblock` back from a backup of this directory, or move \
+         the directory away to start empty"
+    )]
+    SuperblockMissing {
+        /// One of the files found.
+        example: FileName,
     },
     /// Written by a version of Borzoi that this one does not know.
     #[error("{file} has format version {found}; this build reads {supported}")]
@@ -186,7 +264,11 @@ pub enum RecoveryError {
         unknown: u64,
     },
     /// Too few copies of the superblock agree.
-    #[error("the superblock is damaged: {intact} of {copies} copies are intact and agree")]
+    #[error(
+        "superblock is damaged: of its {copies} copies {intact} are intact, and no two of them \
+         agree; nothing was changed: put the file `superblock` back from a backup of this \
+         directory, or move the directory away to start empty"
+    )]
     SuperblockDamaged {
         /// Copies that are intact.
         intact: usize,
@@ -194,7 +276,10 @@ pub enum RecoveryError {
         copies: usize,
     },
     /// A record of a solo node that was durable is damaged.
-    #[error("{file} is damaged at byte {offset}: {what}")]
+    #[error(
+        "{file} is damaged at byte {offset}: {what}; nothing was changed: restore the data \
+         directory from a backup, or move it away to start empty"
+    )]
     Damaged {
         /// The file.
         file: FileName,
@@ -247,6 +332,9 @@ pub fn recover(disk: &mut dyn Disk) -> Result<Recovered, RecoveryError> {
         oldest_files.push(oldest);
     }
     assert!(superblock.shards > 0 || superblock.generation == 0);
+    assert_eq!(oldest_files.len(), usize::from(superblock.shards), "one per shard");
+    assert!(found.live.iter().all(|slot| slots.bytes.contains_key(slot)), "live files exist");
+    assert!(superblock.is_solo() || found.aside.is_empty(), "only a solo node cuts what is named");
     Ok(Recovered {
         trusted: trusted && !found.distrust && !found.nameless,
         damaged_nameless: found.nameless,
@@ -266,9 +354,10 @@ pub fn recover(disk: &mut dyn Disk) -> Result<Recovered, RecoveryError> {
 fn superblock_error(disk: &mut dyn Disk, error: SuperblockError) -> RecoveryError {
     let file = FileName::Superblock;
     match error {
-        SuperblockError::Absent => match foreign(disk) {
+        SuperblockError::Absent => match occupied(disk) {
             Ok(None) => RecoveryError::NotFormatted,
-            Ok(Some(example)) => RecoveryError::Foreign { example },
+            Ok(Some(Occupied::Stray(example))) => RecoveryError::Foreign { example },
+            Ok(Some(Occupied::Own(example))) => RecoveryError::SuperblockMissing { example },
             Err(error) => RecoveryError::Disk(error),
         },
         SuperblockError::Foreign => RecoveryError::Foreign { example: file.path() },
@@ -283,22 +372,26 @@ fn superblock_error(disk: &mut dyn Disk, error: SuperblockError) -> RecoveryErro
     }
 }
 
+/// What keeps a directory without superblock from being taken for a new one.
+pub(crate) enum Occupied {
+    /// Something that Borzoi did not name.
+    Stray(String),
+    /// Borzoi's own files: data that somebody may still want.
+    Own(FileName),
+}
+
 /// Something in a directory without superblock that keeps it from being taken for a new one.
-pub(crate) fn foreign(disk: &mut dyn Disk) -> Result<Option<String>, DiskError> {
-    let root = disk.list(Directory::Root)?;
-    if let Some(stray) = root.strays.first() {
-        return Ok(Some(stray.clone()));
-    }
-    for directory in [Directory::Journal, Directory::Segments, Directory::Checkpoints] {
-        // Borzoi's own files without its superblock: data that somebody may still want.
+pub(crate) fn occupied(disk: &mut dyn Disk) -> Result<Option<Occupied>, DiskError> {
+    let mut stray = disk.list(Directory::Root)?.strays.into_iter().next();
+    for directory in [Directory::Journal, Directory::Checkpoints, Directory::Segments] {
         let listing = disk.list(directory)?;
-        let own = listing.files.first().map(FileName::path);
-        let stray = listing.strays.first().map(|name| format!("{}/{name}", directory.path()));
-        if let Some(example) = own.or(stray) {
-            return Ok(Some(example));
+        let own = listing.files.into_iter().find(|file| !matches!(file, FileName::Unfinished(_)));
+        if let Some(example) = own {
+            return Ok(Some(Occupied::Own(example)));
         }
+        stray = stray.or_else(|| listing.strays.into_iter().next());
     }
-    Ok(None)
+    Ok(stray.map(Occupied::Stray))
 }
 
 fn list_root(disk: &mut dyn Disk, found: &mut Assembly) -> Result<Vec<FileName>, DiskError> {
@@ -306,10 +399,7 @@ fn list_root(disk: &mut dyn Disk, found: &mut Assembly) -> Result<Vec<FileName>,
     let mut unfinished = Vec::new();
     for directory in [Directory::Root, Directory::Journal, Directory::Checkpoints] {
         let listing = disk.list(directory)?;
-        for name in listing.strays {
-            let path = directory.path();
-            strays.push(if path.is_empty() { name } else { format!("{path}/{name}") });
-        }
+        strays.extend(listing.strays);
         unfinished
             .extend(listing.files.into_iter().filter(|f| matches!(f, FileName::Unfinished(_))));
     }

@@ -380,6 +380,11 @@ impl Disk for SimDisk {
         self.finish_sync(&sync)
     }
 
+    fn sync_names(&mut self, directory: Directory) -> Result<(), DiskError> {
+        assert_ne!(directory, Directory::Segments, "they have directories of their own");
+        self.sync_directory(directory)
+    }
+
     fn create_zeroed(&mut self, file: &FileName, bytes: u64) -> Result<(), DiskError> {
         self.fault(DiskOperation::Create, file)?;
         self.reserve(DiskOperation::Create, file, bytes)?;
@@ -449,7 +454,11 @@ impl Disk for SimDisk {
         let files = self.names.keys().filter(|name| name.directory() == directory).cloned();
         let mut listing = Listing { files: files.collect(), strays: Vec::new() };
         listing.files.sort();
-        listing.strays = self.strays.get(&directory).cloned().unwrap_or_default();
+        let strays = self.strays.get(&directory).into_iter().flatten();
+        let path = directory.path();
+        let inside = |name: &String| format!("{path}/{name}");
+        let path_of = |name| if path.is_empty() { String::clone(name) } else { inside(name) };
+        listing.strays = strays.map(path_of).collect();
         Ok(listing)
     }
 

@@ -297,13 +297,15 @@ fn choose(copies: &[Copy]) -> Result<SuperblockRead, SuperblockError> {
         return Err(SuperblockError::Features(best.features & !FEATURES_KNOWN));
     }
     let intact = |copy: &Copy| matches!(copy, Copy::Intact(_));
-    let damaged = (0..SUPERBLOCK_COPIES).filter(|copy| !intact(&copies[*copy])).collect();
+    let damaged: Vec<usize> =
+        (0..SUPERBLOCK_COPIES).filter(|copy| !intact(&copies[*copy])).collect();
     let sequences = copies.iter().filter_map(|copy| match copy {
         Copy::Intact(superblock) => Some(superblock.sequence),
         _ => None,
     });
     let sequence_max = sequences.max().expect("the best one is among them");
     assert!(sequence_max >= best.sequence);
+    assert!(damaged.len() <= SUPERBLOCK_COPIES - SUPERBLOCK_QUORUM, "two are intact and agree");
     Ok(SuperblockRead { superblock: (**best).clone(), sequence_max, damaged })
 }
 
@@ -323,6 +325,7 @@ pub fn rewrite(
     for request in next.requests() {
         execute(disk, &request)?;
     }
+    assert!(next.sequence > superblock.sequence, "so does every write");
     Ok(next)
 }
 

@@ -205,6 +205,11 @@ pub const SEGMENT_WRITE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Writes in flight of one partition: two keep the device busy, four absorb an uneven pool.
 pub const SEGMENT_WRITES_IN_FLIGHT_MAX: usize = 4;
 
+/// Bytes of closed chunks of one shard that may wait to be in a segment file before requests that
+/// bring more wait in their lanes: less than the journal holds, so that memory and not only the
+/// journal is bounded, and enough to outlast a second in which the device does something else.
+pub const SEGMENT_UNWRITTEN_BYTES_MAX: usize = 384 * 1024 * 1024;
+
 /// Bytes of recently flushed or read chunks that one shard keeps, so that consumers a few seconds
 /// behind read from memory.
 pub const SEGMENT_CACHE_BYTES_DEFAULT: usize = 256 * 1024 * 1024;
@@ -215,6 +220,12 @@ pub const SEGMENT_INDEX_CACHE_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
 
 /// One read while an index is rebuilt: a few chunk headers of small batches at once.
 pub const SEGMENT_SCAN_BYTES: u64 = 256 * 1024;
+
+/// Bytes of one log's operations that a start carries into the new generation only because the
+/// older of two checkpoints needs them. A log that has more of them between two checkpoints takes
+/// the next one within seconds; until then its newest checkpoint is the only one, and the start
+/// does not write the whole journal again.
+pub const CHECKPOINT_OVERLAP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// One checkpoint file: a bound for what boot reads into memory. Ten thousand partitions with a
 /// full open chunk each need at most 1.25 GiB.

@@ -59,6 +59,7 @@ impl Replica {
         self.announce_due = false;
         self.counters.step_downs += 1;
         self.timers.clear();
+        assert!(!self.is_primary(), "it leads no more");
         self.suspect(now, effects);
     }
 
@@ -80,6 +81,7 @@ impl Replica {
             self.counters.rejected += u64::from(target > self.view);
             return;
         }
+        assert!(target > self.view && from != self.options.replica, "a peer asks for the next");
         self.peer_mut(from).support = Some((target, now));
         if self.suspecting {
             self.enter_if_supported(now, effects);

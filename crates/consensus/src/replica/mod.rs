@@ -266,6 +266,7 @@ impl Replica {
             self.counters.rejected += 1;
             return;
         }
+        assert!(!self.is_solo(), "a solo replica has no peers");
         self.peer_mut(from).heard = now;
         if self.diverged {
             return;
@@ -352,6 +353,7 @@ impl Replica {
         assert!(view >= self.durable_view, "the durable view never goes back");
         assert!(log_view >= self.durable_log_view, "the durable log_view never goes back");
         let was = self.is_durable();
+        assert!(log_view <= view, "a log is adopted in a view that was entered");
         self.durable_view = view;
         self.durable_log_view = log_view;
         self.announce_due |= !was && self.is_durable();
@@ -430,6 +432,7 @@ impl Replica {
 
     fn report_role(&mut self, effects: &mut Vec<Effect>) {
         let view = self.view;
+        assert!(self.own_op.is_none() || self.is_primary(), "only a primary has its operation");
         let role = if self.is_primary() && self.is_durable() {
             let may_serve = self.own_op.is_some_and(|op| op <= self.log.applied());
             Role::Primary { view, may_serve }
@@ -456,6 +459,8 @@ impl Replica {
             assert_eq!(self.log_view, self.view, "normal means: in the log of this view");
         }
         assert!(self.log.applied() <= self.commit_max, "committed, then applied");
+        assert!(self.log.base().op <= self.commit_max, "what is released is committed");
+        assert!(self.known_head == Op::ZERO || !self.is_solo(), "nobody tells a solo replica");
         let uncommitted = self.log.head_op().get().saturating_sub(self.commit_max.get());
         assert!(uncommitted <= SUFFIX_OPS_MAX as u64, "the uncommitted suffix is bounded");
         assert!(self.log.chained_from() <= self.commit_max.next(), "gaps lie below the commit");

@@ -43,7 +43,8 @@ impl Pending {
             return true;
         }
         self.bytes += prepare.size();
-        self.prepares.insert(op, prepare);
+        let before = self.prepares.insert(op, prepare);
+        assert!(before.is_none(), "one prepare per op");
         let full = |pending: &Self| {
             pending.prepares.len() > PENDING_OPS_MAX || pending.bytes > PENDING_BYTES_MAX
         };
@@ -72,6 +73,7 @@ impl Pending {
         let prepare = first.remove();
         assert!(self.bytes >= prepare.size(), "bytes are counted in and out");
         self.bytes -= prepare.size();
+        assert!(prepare.header.op <= op, "as asked");
         Some(prepare)
     }
 }
@@ -97,7 +99,9 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) -> Result<Op, Refusal> {
         self.can_propose(body.len())?;
+        let before = self.log.head_op();
         let op = self.prepare(PrepareKind::Normal, timestamp, body, effects);
+        assert!(op == before.next() && self.log.head_op() == op, "one op further");
         self.rearm(now);
         self.check();
         Ok(op)
@@ -116,6 +120,7 @@ impl Replica {
         }
         // Own appends still on their way count too: a stuck journal fills the pipeline.
         let settled = self.log.applied().min(self.log.held_to());
+        assert!(settled <= self.log.head_op(), "both lie in the log");
         let inflight = self.log.head_op().get() - settled.get();
         if inflight >= limits::PIPELINE_OPS_MAX as u64 {
             return Err(Refusal::PipelineFull);
@@ -184,6 +189,7 @@ impl Replica {
             Some(body) => (PrepareKind::LossEpoch, body),
             None => (PrepareKind::ViewStart, Body::empty()),
         };
+        assert!(self.loss_body.is_none(), "a loss is declared once");
         let op = self.prepare(kind, self.timestamp, body, effects);
         assert_eq!(op, self.log.head_op(), "the view begins with its own operation");
         self.own_op = Some(op);
@@ -238,6 +244,7 @@ impl Replica {
     fn hear_primary(&mut self, commit: Op, round: u64) {
         assert!(self.is_backup(), "primaries speak to backups");
         self.suspecting &= self.primary_gone;
+        assert_eq!(self.log_view, self.view, "in the log of its view");
         self.commit_max = self.commit_max.max(commit);
         self.acknowledged.round = self.acknowledged.round.max(round);
     }
@@ -314,6 +321,7 @@ impl Replica {
         let checksum = self.log.checksum_at(held).expect("what is held is certain");
         assert_eq!(self.durable_log_view, self.view, "acknowledged in a log that is on disk");
         assert!(held <= self.log.head_op(), "held lies in the log");
+        assert!(!self.is_primary() && held >= self.log.base().op, "a backup's own log");
         self.acknowledged.held = Some(held);
         self.acknowledged.due = false;
         let message = Message::PrepareOk {
@@ -355,6 +363,7 @@ impl Replica {
         }
         held[usize::from(self.options.replica.get())] = self.log.held_to();
         held.sort_unstable_by(|a, b| b.cmp(a));
+        assert!(held.first() >= held.last(), "highest first");
         let by_quorum = held[usize::from(self.quorums.replication) - 1];
         assert!(by_quorum <= self.log.head_op(), "nobody holds what was not prepared");
         let holders = held.iter().filter(|op| **op >= by_quorum).count();
@@ -423,6 +432,7 @@ impl Replica {
         }
         let mut echoed: Vec<u64> = self.others().map(|peer| self.peer(peer).round_echoed).collect();
         echoed.push(self.round);
+        assert_eq!(echoed.len(), self.peers.len(), "one of each member");
         echoed.sort_unstable_by(|a, b| b.cmp(a));
         echoed.get(usize::from(self.quorums.replication) - 1).copied()
     }

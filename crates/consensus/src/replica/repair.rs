@@ -94,6 +94,7 @@ impl Repair {
         if self.peer == self.own {
             self.rotate();
         }
+        assert!(self.peer.get() < self.replica_count && self.peer != self.own, "a peer");
         self.peer
     }
 
@@ -110,6 +111,7 @@ impl Repair {
 
     fn wake_at(&mut self, at: Mono) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        assert!(self.due.is_some_and(|due| due <= at), "no later than asked");
     }
 }
 
@@ -163,6 +165,7 @@ impl Replica {
                 self.repair.rotate();
                 self.repair.target()
             };
+            assert!(to != self.options.replica && !self.is_solo(), "one asks a peer");
             let message = Message::RequestStartView { view: self.view, nonce: self.nonce };
             self.send(to, message, effects);
             let pause =
@@ -201,6 +204,7 @@ impl Replica {
     fn request_prepares(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         let first = self.first_unsettled();
         let last = self.log.head_op();
+        assert!(first > self.log.base().op, "the checkpoint holds the rest");
         let window = Op(last.get().min(first.get().saturating_add(WINDOW_OPS)));
         let retry = self.patience();
         let mut wanted = Vec::new();
@@ -279,6 +283,7 @@ impl Replica {
             self.repair.looking = true;
             return;
         };
+        assert_eq!(prepare.header.op, anchor.op, "as asked");
         for peer in self.others().filter(|peer| bits & (1 << peer.get()) != 0) {
             self.counters.prepares_served += 1;
             let prepare = Arc::clone(&prepare);
@@ -368,6 +373,7 @@ impl Replica {
             if bytes > 0 && bytes + header.body_len as usize > ANSWER_BYTES_MAX {
                 break;
             }
+            assert_eq!(header.anchor(), *anchor, "found by identity");
             bytes += header.body_len as usize + 1;
             if let Some(prepare) = slot.prepare.clone() {
                 self.counters.prepares_served += 1;

@@ -61,6 +61,7 @@ impl Replica {
         self.entered_at = now;
         self.merge_due = true;
         self.announce_due |= self.is_durable();
+        assert!(jitter < timeouts.jitter.0.max(1) && self.attempts > 0, "bounded and counted");
         self.timers.clear();
         self.timers.view_change = Some(now.plus(Duration(doubled + jitter)));
         self.timers.retry = Some(now.plus(timeouts.retry));
@@ -140,6 +141,7 @@ impl Replica {
         }
         assert!(dvc.log_view <= dvc.view, "decoding guarantees it");
         assert!(dvc.suffix.is_chained(), "decoding guarantees it");
+        assert!(from != self.options.replica && self.log_view < self.view, "a peer's ballot");
         self.peer_mut(from).dvc = Some(dvc);
         self.merge_due = true;
     }
@@ -167,6 +169,7 @@ impl Replica {
         let Decision::Start { suffix, commit, source, discarded, loss } = decision else {
             return false;
         };
+        assert!(ballots.len() <= self.peers.len(), "one ballot each");
         let loss_body = loss.then(|| loss_body(&ballots));
         self.start_view(now, &suffix, commit, source, effects);
         if self.status == Status::Normal {
@@ -223,6 +226,7 @@ impl Replica {
         self.acknowledged = Acknowledged::default();
         self.timers.clear();
         self.repair.look(now);
+        assert!(self.commit_max >= self.log.applied(), "committed, then applied");
     }
 
     pub(super) fn start_view_message(&self, nonce: u64) -> Message {
@@ -373,6 +377,7 @@ impl Replica {
         }
         assert!(self.view >= self.boot_view, "learned from a view that is not older");
         assert!(self.log.held_to() >= goal, "learned means held");
+        assert!(self.log.is_connected(), "and without a gap");
         self.must_learn = false;
         self.learn_goal = None;
         self.persist(effects);

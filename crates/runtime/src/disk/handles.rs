@@ -182,14 +182,20 @@ impl Handle {
     pub fn fill_with_zeros(&self, len: u64) -> io::Result<()> {
         const PIECE: usize = 1024 * 1024;
         self.file.set_len(0)?;
-        let zeros = Bytes::from(vec![0_u8; PIECE]);
-        let mut offset = 0;
-        while offset < len {
-            let now = usize::try_from((len - offset).min(PIECE as u64)).expect("at most a piece");
-            self.write(offset, &[zeros.slice(..now)])?;
-            offset += now as u64;
-        }
-        Ok(())
+        SCRATCH.with_borrow_mut(|scratch| {
+            // One aligned piece, written again and again: nothing is copied.
+            scratch.clear_for(PIECE);
+            scratch.push(&vec![0; PIECE]);
+            let zeros = scratch.filled();
+            let mut offset = 0;
+            while offset < len {
+                let left = usize::try_from(len - offset).unwrap_or(PIECE);
+                let now = left.min(PIECE);
+                self.file.write_all_at(&zeros[..now], offset)?;
+                offset += now as u64;
+            }
+            Ok(())
+        })
     }
 }
 

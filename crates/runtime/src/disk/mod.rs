@@ -245,6 +245,16 @@ impl Disk for FileDisk {
             .map_err(|error| failed(DiskOperation::Sync, Some(file), &error))
     }
 
+    fn sync_names(&mut self, directory: Directory) -> Result<(), DiskError> {
+        assert_ne!(directory, Directory::Segments, "they have directories of their own");
+        let path = self.shared.root.join(directory.path());
+        let synced = match sync_directory(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        synced.map_err(|error| failed(DiskOperation::Sync, None, &error))
+    }
+
     fn create_zeroed(&mut self, file: &FileName, bytes: u64) -> Result<(), DiskError> {
         assert!(bytes.is_multiple_of(DISK_ALIGNMENT as u64), "zeroed files are whole blocks");
         self.leave_reserve(bytes)

@@ -39,9 +39,29 @@ pub enum BootError {
         /// Lanes of level replicated.
         replicated: u32,
     },
-    /// The metadata log has operations but no checkpoint to start from.
-    #[error("the metadata checkpoint is missing")]
-    NoMetadata,
+    /// The metadata log has no checkpoint to start from.
+    #[error(
+        "no checkpoint of the metadata log is usable; damaged: [{damaged}]; nothing was changed: \
+         put one of these files back from a backup of this directory, or move the directory away \
+         to start empty"
+    )]
+    NoMetadata {
+        /// The files that are damaged; none if there is none at all.
+        damaged: String,
+    },
+    /// A log cannot start without checkpoints that are damaged.
+    #[error(
+        "{damaged} cannot be read, and what is left does not suffice: {reason}; nothing was \
+         changed: put the file back from a backup of this directory, or restore all of it"
+    )]
+    CheckpointsDamaged {
+        /// Which log.
+        log: LogId,
+        /// The files that are damaged, and how.
+        damaged: String,
+        /// What the log lacks without them.
+        reason: String,
+    },
     /// The metadata checkpoint, though intact, cannot be used.
     #[error("the metadata checkpoint cannot be used: {reason}")]
     Metadata {

@@ -8,13 +8,14 @@ use crate::lane::state::LaneState;
 use crate::log_host::{is_for_user, prepare_record, view_state_record};
 use crate::options::Lanes;
 use borzoi_consensus::{
-    Anchor, DamageKind, DamagedRecord, LogRecords, Prepare, PrepareHeader, Settled, ViewState,
-    settle,
+    Anchor, DamageKind, DamagedRecord, LogRecords, Prepare, PrepareHeader, SettleError, Settled,
+    ViewState, settle,
 };
-use borzoi_storage::checkpoint::{Checkpoint, load_newest, obsolete};
+use borzoi_storage::checkpoint::{Checkpoint, CheckpointError, Loaded, load_newest};
 use borzoi_storage::disk::{Directory, Disk, FileName};
 use borzoi_storage::journal::{JournalRecord, RecordKind};
-use borzoi_storage::recovery::{LostRecord, Recovered, RecoveredLog};
+use borzoi_storage::recovery::{Finding, LostRecord, Recovered, RecoveredLog};
+use borzoi_types::limits::CHECKPOINT_OVERLAP_BYTES_MAX;
 use borzoi_types::{Durability, LogId, Micros, Op, PartitionKey, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +33,11 @@ pub(super) struct BootLog {
     pub(super) checkpoint: Option<Checkpoint>,
     /// Operations of the checkpoints that are kept, rising.
     pub(super) kept: Vec<Op>,
+    /// What the newest checkpoint contains and the one before it does not, rising: with these the
+    /// older one can serve should the newest turn out to be damaged.
+    contained: Vec<Arc<Prepare>>,
+    /// Checkpoints that are of no use any more: damaged ones, to be kept for a human.
+    damaged: Vec<(FileName, CheckpointError)>,
     pub(super) settled: Settled,
     pub(super) rest: LaneRest,
 }
@@ -49,7 +55,10 @@ impl BootLog {
     /// Appends what the new generation must hold of this log.
     pub(super) fn carry(&self, records: &mut Vec<JournalRecord>) {
         let carried = self.settled.carried();
+        let first = self.contained.first().map_or(self.settled.base.op.next(), |p| p.header.op);
+        assert!(self.kept.len() < 2 || first == self.kept[0].next(), "the older one is reached");
         records.push(view_state_record(&carried.view_state));
+        records.extend(self.contained.iter().map(|prepare| prepare_record(prepare)));
         records.extend(carried.prepares.iter().map(|prepare| prepare_record(prepare)));
         let reserved: Vec<(PartitionKey, Reservation)> = self.rest.reservations.iter().collect();
         if !reserved.is_empty() {
@@ -67,11 +76,39 @@ pub(super) fn read_logs(
     recovered: &Recovered,
     lanes: Lanes,
 ) -> Result<BTreeMap<LogId, BootLog>, BootError> {
+    // One sync for all checkpoints: a process that was killed between the rename and the sync of
+    // the directory left a name that a power cut may take back, and the new generation relies on
+    // it.
+    disk.sync_names(Directory::Checkpoints)?;
     let mut logs = BTreeMap::new();
     for log in lanes.logs() {
         logs.insert(log, read_log(disk, recovered, lanes, log)?);
     }
     Ok(logs)
+}
+
+/// After the switch: checkpoints that no start will read again go out of the way, damaged ones to
+/// where a human finds them. Returns what an operator should know.
+pub(super) fn clean_checkpoints(
+    disk: &mut dyn Disk,
+    logs: &BTreeMap<LogId, BootLog>,
+) -> Result<Vec<Finding>, BootError> {
+    let mut findings = Vec::new();
+    for (file, error) in logs.values().flat_map(|log| &log.damaged) {
+        disk.set_aside(file)?;
+        let (file, what) = (file.clone(), error.to_string());
+        findings.push(Finding::CheckpointDamaged { file, what });
+    }
+    for file in disk.list(Directory::Checkpoints)?.files {
+        if let FileName::Checkpoint { log, op } = file
+            && let Some(log) = logs.get(&log)
+            && !log.kept.contains(&op)
+        {
+            assert!(log.kept.last().is_some_and(|newest| op < *newest), "newer ones are used");
+            disk.remove(&file)?;
+        }
+    }
+    Ok(findings)
 }
 
 fn read_log(
@@ -80,12 +117,15 @@ fn read_log(
     lanes: Lanes,
     log: LogId,
 ) -> Result<BootLog, BootError> {
-    let (checkpoint, kept) = read_checkpoints(disk, log)?;
+    let loaded = load_newest(disk, log)?;
+    if log.is_metadata() && loaded.checkpoint.is_none() {
+        return Err(BootError::NoMetadata { damaged: named(&loaded.damaged) });
+    }
     let nothing = RecoveredLog::default();
     let found = recovered.logs.get(&log).unwrap_or(&nothing);
     let superblock = &recovered.superblock;
     let trusted = is_trusted(recovered, found, log);
-    let mut rest = match &checkpoint {
+    let mut rest = match &loaded.checkpoint {
         Some(checkpoint) if !log.is_metadata() => {
             let restored = restore(checkpoint).map_err(|error| BootError::Lane { log, error })?;
             LaneRest {
@@ -111,10 +151,21 @@ fn read_log(
         }
     }
     let records = log_records(recovered, log, found)?;
-    let base = checkpoint.as_ref().filter(|checkpoint| checkpoint.op > Op::ZERO);
+    let root = Anchor::root(records.cluster, log);
+    let base = loaded.checkpoint.as_ref().filter(|checkpoint| checkpoint.op > Op::ZERO);
     let base = base.map(|c| Anchor { op: c.op, checksum: c.prepare_checksum });
-    let settled = settle(records, base, trusted)?;
-    Ok(BootLog { log, checkpoint, kept, settled, rest })
+    let older = loaded.older.filter(|older| older.op > Op::ZERO);
+    let older = older.map_or(root, |o| Anchor { op: o.op, checksum: o.prepare_checksum });
+    let contained = contained(&records.prepares, older, base.unwrap_or(root));
+    let settled = settle(records, base, trusted);
+    let settled = held_at_least(log, &loaded, settled, superblock.is_solo())?;
+    let newest = loaded.checkpoint.as_ref().map(|checkpoint| checkpoint.op);
+    // An older checkpoint that the journal does not reach back to could never serve.
+    let older = loaded.older.filter(|_| contained.is_some()).map(|older| older.op);
+    let kept = older.into_iter().chain(newest).collect();
+    let (checkpoint, damaged) = (loaded.checkpoint, loaded.damaged);
+    let contained = contained.unwrap_or_default();
+    Ok(BootLog { log, checkpoint, kept, contained, damaged, settled, rest })
 }
 
 /// Whether this node's copy of a log may count. A directory that was formatted and never started
@@ -130,40 +181,73 @@ fn is_trusted(recovered: &Recovered, found: &RecoveredLog, log: LogId) -> bool {
     recovered.trusted && (views || !marked)
 }
 
-/// The newest intact checkpoint and the operations of those that are kept; damaged ones are set
-/// aside, older ones removed.
-fn read_checkpoints(
-    disk: &mut dyn Disk,
-    log: LogId,
-) -> Result<(Option<Checkpoint>, Vec<Op>), BootError> {
-    let loaded = load_newest(disk, log)?;
-    for (file, _) in &loaded.damaged {
-        disk.set_aside(file)?;
-    }
-    let Some(checkpoint) = loaded.checkpoint else {
-        return Ok((None, Vec::new()));
-    };
-    let files = disk.list(Directory::Checkpoints)?.files;
-    for file in obsolete(log, checkpoint.op, &files) {
-        disk.remove(&file)?;
-    }
-    let mut kept: Vec<Op> = disk
-        .list(Directory::Checkpoints)?
-        .files
+/// The operations after `older` up to `newest`, rising; none if the journal does not hold them all,
+/// or if they are more than is carried for this reason.
+fn contained(
+    prepares: &[Arc<Prepare>],
+    older: Anchor,
+    newest: Anchor,
+) -> Option<Vec<Arc<Prepare>>> {
+    assert!(older.op <= newest.op, "the newest is the newest");
+    let between =
+        |prepare: &&Arc<Prepare>| older.op < prepare.header.op && prepare.header.op <= newest.op;
+    let by_anchor: BTreeMap<(Op, u128), &Arc<Prepare>> = prepares
         .iter()
-        .filter_map(|file| match file {
-            FileName::Checkpoint { log: of, op } if *of == log => Some(*op),
-            _ => None,
-        })
+        .filter(between)
+        .map(|prepare| ((prepare.header.op, prepare.header.checksum), prepare))
         .collect();
-    kept.sort_unstable();
-    // A process that was killed between the rename and the sync of the directory leaves a name that
-    // the next power cut may take back. From here on the new generation relies on it.
-    for op in &kept {
-        disk.sync(&FileName::Checkpoint { log, op: *op })?;
+    let mut chain = Vec::with_capacity(by_anchor.len());
+    let mut at = newest;
+    let mut bytes = 0;
+    while at.op > older.op {
+        let prepare = *by_anchor.get(&(at.op, at.checksum))?;
+        at = Anchor { op: Op(at.op.get() - 1), checksum: prepare.header.parent };
+        chain.push(Arc::clone(prepare));
+        bytes += prepare.size();
+        if bytes > CHECKPOINT_OVERLAP_BYTES_MAX {
+            return None;
+        }
     }
-    assert_eq!(kept.last(), Some(&checkpoint.op), "newer ones were set aside");
-    Ok((Some(checkpoint), kept))
+    chain.reverse();
+    assert!(chain.windows(2).all(|two| two[1].header.follows(two[0].header.anchor())));
+    (at == older).then_some(chain)
+}
+
+/// Whether the log reaches as far as its damaged checkpoints did. What they contained was
+/// committed, so a solo node must not start without it.
+fn held_at_least(
+    log: LogId,
+    loaded: &Loaded,
+    settled: Result<Settled, SettleError>,
+    solo: bool,
+) -> Result<Settled, BootError> {
+    if loaded.damaged.is_empty() {
+        return Ok(settled?);
+    }
+    let needed = loaded.damaged.iter().filter_map(|(file, _)| match file {
+        FileName::Checkpoint { op, .. } => Some(*op),
+        _ => None,
+    });
+    let needed = needed.max().expect("checkpoints are damaged");
+    let reason = match settled {
+        Err(error) => error.to_string(),
+        Ok(mut settled) => {
+            let head = settled.view_state.suffix.head.op;
+            if head >= needed || !solo {
+                settled.view_state.must_learn |= head < needed;
+                return Ok(settled);
+            }
+            format!("log {log}: the journal ends at operation {head}, before {needed}")
+        }
+    };
+    Err(BootError::CheckpointsDamaged { log, damaged: named(&loaded.damaged), reason })
+}
+
+/// Damaged files in words.
+fn named(damaged: &[(FileName, CheckpointError)]) -> String {
+    let each: Vec<String> =
+        damaged.iter().map(|(file, error)| format!("{file} ({error})")).collect();
+    each.join(", ")
 }
 
 fn merge_reservations(

@@ -4,6 +4,7 @@ use super::BootError;
 use crate::back::Back;
 use crate::shard::Shard;
 use borzoi_storage::disk::{Directory, Disk, FileName, execute};
+use borzoi_storage::recovery::Finding;
 use borzoi_types::{LogId, Now, PartitionKey};
 
 impl Back {
@@ -47,8 +48,17 @@ impl Back {
 }
 
 /// Moves segment files that no partition names out of the way: kept for a human, never deleted.
-pub(super) fn set_aside_unnamed(disk: &mut dyn Disk, shards: &[Shard]) -> Result<(), BootError> {
-    for file in disk.list(Directory::Segments)?.files {
+/// Returns what an operator should know.
+pub(super) fn set_aside_unnamed(
+    disk: &mut dyn Disk,
+    shards: &[Shard],
+) -> Result<Vec<Finding>, BootError> {
+    let listing = disk.list(Directory::Segments)?;
+    let mut findings = Vec::new();
+    if !listing.strays.is_empty() {
+        findings.push(Finding::Strays(listing.strays));
+    }
+    for file in listing.files {
         let key = match &file {
             FileName::Segment { key, .. } | FileName::SegmentIndex { key, .. } => *key,
             FileName::Unfinished(_) => {
@@ -61,7 +71,7 @@ pub(super) fn set_aside_unnamed(disk: &mut dyn Disk, shards: &[Shard]) -> Result
             disk.set_aside(&file)?;
         }
     }
-    Ok(())
+    Ok(findings)
 }
 
 fn names(shard: &Shard, key: PartitionKey, file: &FileName) -> bool {

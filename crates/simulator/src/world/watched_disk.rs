@@ -31,6 +31,10 @@ impl Disk for WatchedDisk<'_> {
         self.disk.sync(file)
     }
 
+    fn sync_names(&mut self, directory: Directory) -> Result<(), DiskError> {
+        self.disk.sync_names(directory)
+    }
+
     fn create_zeroed(&mut self, file: &FileName, bytes: u64) -> Result<(), DiskError> {
         self.disk.create_zeroed(file, bytes)
     }

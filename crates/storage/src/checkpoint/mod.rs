@@ -31,7 +31,8 @@
 mod load;
 mod section;
 
-pub use load::{LoadError, Loaded, load_newest, obsolete};
+pub(crate) use load::covers;
+pub use load::{LoadError, Loaded, OlderCheckpoint, load_newest, obsolete};
 pub use section::{ConsumerKey, ConsumerState, PartitionSection, SectionError};
 
 use crate::disk::{DiskRequest, FileName};
@@ -176,6 +177,7 @@ impl Checkpoint {
         header[32..48].copy_from_slice(&self.prepare_checksum.to_le_bytes());
         header[48..56].copy_from_slice(&(body.len() as u64).to_le_bytes());
         header[64..80].copy_from_slice(&xxh3_128_body(&body).to_le_bytes());
+        assert!(self.op > Op::ZERO || self.prepare_checksum == 0, "the root has no prepare");
         let checksum = xxh3_128(&header[..HEADER_CHECKSUM_AT]);
         header[HEADER_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         let mut file = Body::from(Bytes::copy_from_slice(&header));
@@ -191,14 +193,9 @@ impl Checkpoint {
     /// # Errors
     /// See [`CheckpointError`]; nothing is half read.
     pub fn decode(file: &Bytes) -> Result<Self, CheckpointError> {
-        let sections = check_header(file)?;
-        let mut checkpoint = Self {
-            log: LogId(u32_at(file, 12)),
-            op: Op(u64_at(file, 16)),
-            prepare_checksum: u128_at(file, 32),
-            owner: Body::empty(),
-            partitions: Vec::new(),
-        };
+        let Header { log, op, sections, prepare_checksum, .. } = check_header(file)?;
+        let mut checkpoint =
+            Self { log, op, prepare_checksum, owner: Body::empty(), partitions: Vec::new() };
         let mut rest = file.slice(CHECKPOINT_HEADER_BYTES..);
         for index in 0..sections {
             let (kind, content) = take_section(&mut rest)?;
@@ -223,12 +220,23 @@ impl Checkpoint {
     }
 }
 
-/// Verifies header and body; the number of sections.
-fn check_header(file: &[u8]) -> Result<u32, CheckpointError> {
+/// The fields of a checkpoint's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Header {
+    log: LogId,
+    op: Op,
+    sections: u32,
+    prepare_checksum: u128,
+    body_bytes: u64,
+    body_checksum: u128,
+}
+
+/// Verifies the header alone.
+fn decode_header(file: &[u8]) -> Result<Header, CheckpointError> {
     if file.len() < CHECKPOINT_HEADER_BYTES {
         return Err(CheckpointError::Length);
     }
-    let (header, body) = file.split_at(CHECKPOINT_HEADER_BYTES);
+    let header = &file[..CHECKPOINT_HEADER_BYTES];
     if header[0..8] != CHECKPOINT_MAGIC {
         return Err(CheckpointError::Magic);
     }
@@ -239,14 +247,28 @@ fn check_header(file: &[u8]) -> Result<u32, CheckpointError> {
     if version != CHECKPOINT_VERSION {
         return Err(CheckpointError::Version { found: version });
     }
-    if u64_at(header, 48) != body.len() as u64 {
+    Ok(Header {
+        log: LogId(u32_at(header, 12)),
+        op: Op(u64_at(header, 16)),
+        sections: u32_at(header, 24),
+        prepare_checksum: u128_at(header, 32),
+        body_bytes: u64_at(header, 48),
+        body_checksum: u128_at(header, 64),
+    })
+}
+
+/// Verifies header and body.
+fn check_header(file: &[u8]) -> Result<Header, CheckpointError> {
+    let header = decode_header(file)?;
+    let body = &file[CHECKPOINT_HEADER_BYTES..];
+    if header.body_bytes != body.len() as u64 {
         return Err(CheckpointError::Length);
     }
-    if u128_at(header, 64) != xxh3_128(body) {
+    if header.body_checksum != xxh3_128(body) {
         return Err(CheckpointError::Checksum);
     }
-    assert!(header.len() + body.len() == file.len());
-    Ok(u32_at(header, 24))
+    assert!(CHECKPOINT_HEADER_BYTES + body.len() == file.len());
+    Ok(header)
 }
 
 fn put_section(gather: &mut Gather, kind: u32, content: &Body) {
@@ -268,7 +290,9 @@ fn take_section(rest: &mut Bytes) -> Result<(u32, Bytes), CheckpointError> {
     if length > rest.len() {
         return Err(CheckpointError::Length);
     }
+    let before = rest.len();
     let content = rest.split_to(length);
+    assert_eq!(rest.len() + length, before, "nothing is read twice");
     assert!(header.len() == SECTION_HEADER_BYTES && content.len() == length);
     Ok((u32_at(&header, 0), content))
 }

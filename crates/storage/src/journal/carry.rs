@@ -51,6 +51,7 @@ impl Journal {
             return false;
         }
         self.carry_due = false;
+        assert!(self.progress.failed.is_none(), "nothing is copied after a failure");
         let live = self.files.live();
         let Some(oldest) = live.front().filter(|file| file.sealed && !file.carried) else {
             return false;
@@ -71,6 +72,7 @@ impl Journal {
         if bytes > self.options.carry_bytes_max() || (to_read.is_empty() && state.is_empty()) {
             return false;
         }
+        assert!(to_read.iter().all(|entry| entry.offset + entry.bytes() <= oldest.used));
         self.carry = Some(Carry {
             file: oldest.sequence,
             slot: oldest.slot,
@@ -133,6 +135,8 @@ impl Journal {
             self.carry = None;
         } else if carry.last <= self.progress.synced_through {
             let file = carry.file;
+            assert!(carry.to_read.is_empty() && carry.reading == 0, "everything has a copy");
+            assert!(self.files.oldest_live() >= file, "the oldest one was carried");
             self.carry = None;
             // A release may have freed the file in the meantime.
             if self.files.oldest_live() == file {

@@ -347,6 +347,10 @@ impl Journal {
         if busy || in_flight == self.last_group {
             return false;
         }
+        // Nobody waits for parts of what a start carries over: one flush at the end of each file.
+        if self.booting && !self.forming.is_empty() && self.closing.is_none() {
+            return false;
+        }
         let open = || self.groups.iter().filter(|group| group.number > in_flight);
         let wanted = open().any(|group| group.flush_wanted)
             || open().map(|group| group.bytes).sum::<u64>() >= JOURNAL_FLUSH_BYTES_MAX

@@ -78,6 +78,10 @@ pub(crate) struct Files {
     starved: bool,
     /// The disk refused a new file; none is asked for until something changes.
     pub blocked: bool,
+    /// Live files that there may be. None while a start carries over whatever there is; above the
+    /// option only after a start that merged the journals of several shards, and then it comes
+    /// down with the files that are freed.
+    live_max: Option<usize>,
 }
 
 impl Files {
@@ -103,7 +107,23 @@ impl Files {
             creating: None,
             starved: false,
             blocked: false,
+            live_max: None,
         }
+    }
+
+    /// A start has carried over what there was: from here on growth is bounded.
+    pub(crate) fn finish_boot(&mut self) {
+        assert!(self.live_max.is_none(), "a journal starts once");
+        self.live_max = Some(self.live_max_from(usize::MAX));
+    }
+
+    /// The bound for live files, given the one before: the option, or two more than are live. With
+    /// two more a journal that is beyond the option can still take what frees it.
+    fn live_max_from(&self, before: usize) -> usize {
+        let option = self.options.files_max as usize;
+        let bound = option.max(before.min(self.live.len() + 2));
+        assert!(bound >= option && bound <= before.max(option), "the bound comes down only");
+        bound
     }
 
     /// What holds between any two calls.
@@ -133,10 +153,13 @@ impl Files {
 
     pub(crate) fn add_spares(&mut self, slots: impl IntoIterator<Item = u32>) {
         self.spares.extend(slots);
+        let live = |slot: &u32| self.live.iter().any(|file| file.slot == *slot);
+        assert!(!self.spares.iter().any(live), "a live file is not a spare");
     }
 
     pub(crate) fn take_spares(&mut self) -> Vec<u32> {
         assert!(self.freed.is_empty(), "nothing is released while booting");
+        assert!(self.live_max.is_none() && self.creating.is_none(), "nor is anything on its way");
         std::mem::take(&mut self.spares).into()
     }
 
@@ -147,9 +170,10 @@ impl Files {
 
     /// Takes a spare for the next file.
     pub(crate) fn take_spare(&mut self) -> Option<u32> {
-        assert!(self.live.len() <= self.options.files_max as usize + 2, "growth is bounded");
+        assert!(self.live_max.is_none_or(|max| self.live.len() <= max + 2), "growth is bounded");
         let spare = self.spares.pop_front();
         self.starved = spare.is_none();
+        assert!(spare.is_none_or(|slot| self.creating != Some(slot)), "a spare is whole");
         spare
     }
 
@@ -161,6 +185,8 @@ impl Files {
     pub(crate) fn open(&mut self, slot: u32, salt: u64) -> u64 {
         assert!(self.live.back().is_none_or(|file| file.sealed), "one file is written at a time");
         assert!(!self.spares.contains(&slot), "a live file is not a spare");
+        assert!(self.live.iter().all(|file| file.slot != slot), "and live once");
+        assert!(self.creating != Some(slot), "and whole");
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.live.push_back(LiveFile {
@@ -192,6 +218,12 @@ impl Files {
         assert_eq!(record.op, entry.op, "the entry is the record's");
         let file = self.live.back_mut().expect("a group belongs to an open file");
         assert_eq!(file.sequence, sequence, "groups are formed for the newest file");
+        assert_eq!(entry.bytes(), bytes_of(record), "and of its size");
+        assert_eq!((entry.log, entry.kind), (record.log, record.kind), "and of its log");
+        let after = file.entries.last().is_none_or(|last| {
+            last.sequence < entry.sequence && last.offset + last.bytes() <= entry.offset
+        });
+        assert!(after && !file.sealed, "records follow each other in an open file");
         match entry.kind.retention() {
             Retention::UntilReleased => {
                 let need = file.needs.entry(entry.log).or_insert(entry.op);
@@ -220,6 +252,7 @@ impl Files {
             if entry.kind != RecordKind::Prepare {
                 continue;
             }
+            assert!(entry.order <= entry.sequence, "a copy is younger than its original");
             let log = self.index.entry(entry.log).or_default();
             let indexed = Indexed { file: sequence, entry: at, order: entry.order };
             let place = log.entry(entry.op).or_insert(indexed);
@@ -235,6 +268,7 @@ impl Files {
         let file = self.file(indexed.file)?;
         let entry = file.entries[indexed.entry];
         assert!(entry.log == log && entry.op == op, "the index points at what it says");
+        assert!(entry.offset + entry.bytes() <= file.used, "where something has been written");
         Some((file, entry))
     }
 
@@ -254,6 +288,7 @@ impl Files {
             let durable = |record: &&NewestRecord| record.sequence <= synced;
             let best = records.iter().filter(durable).map(|r| (r.order, r.sequence)).max();
             if let Some(best) = best {
+                assert!(best.1 <= synced, "only what is durable replaces anything");
                 records.retain(|r| (r.order, r.sequence) >= best || r.sequence > synced);
             }
             assert!(!records.is_empty(), "the newest one stays");
@@ -279,6 +314,7 @@ impl Files {
             self.freed.push_back((file.sequence, file.slot));
             any = true;
         }
+        self.live_max = self.live_max.map(|before| self.live_max_from(before));
         any
     }
 
@@ -289,6 +325,7 @@ impl Files {
                 break;
             }
             self.freed.pop_front();
+            assert!(oldest_live <= self.oldest_live(), "no needed file is given away");
             assert!(!self.spares.contains(&slot), "a file is freed once");
             self.spares.push_back(slot);
         }
@@ -321,12 +358,14 @@ impl Files {
     pub(crate) fn mark_carried(&mut self, sequence: u64) {
         let file = self.live.front_mut().expect("a file is carried while it is live");
         assert_eq!(file.sequence, sequence, "only the oldest file is carried");
+        assert!(file.sealed && !file.carried, "whole, and once");
         file.carried = true;
         // Its own state records have durable copies in newer files now.
         for records in self.newest.values_mut() {
             records.retain(|record| record.file != sequence);
         }
         self.newest.retain(|_, records| !records.is_empty());
+        assert!(self.newest_in(sequence).next().is_none(), "nothing of it is needed");
     }
 
     fn released_through(&self, log: LogId) -> Op {
@@ -336,7 +375,7 @@ impl Files {
     /// Files that could be opened now, beyond the live ones and one that is about to be.
     pub(crate) fn openable(&self, opening: bool) -> u64 {
         let live = self.live.len() + usize::from(opening);
-        let allowed = (self.options.files_max as usize).saturating_sub(live);
+        let allowed = self.live_max.map_or(usize::MAX, |max| max.saturating_sub(live));
         let spares = self.spares.len();
         let by_spares = if self.blocked {
             // A restart must find room for what is needed: opening n files leaves `spares - n`
@@ -356,7 +395,7 @@ impl Files {
         let filling = self.live.back().is_some_and(|file| file.used > self.options.file_bytes / 4);
         let ahead = if filling { 3 } else { 1 };
         let target = if at_boot { usize::from(self.starved) } else { self.live.len() + ahead };
-        let total_max = 2 * self.options.files_max as usize + 2;
+        let total_max = self.live_max.map_or(usize::MAX, |max| 2 * max + 2);
         let have = self.spares.len() + self.freed.len();
         let total = have + self.live.len();
         if self.creating.is_some() || self.blocked || have >= target || total >= total_max {
@@ -364,6 +403,7 @@ impl Files {
         }
         let slot = self.slot_next;
         self.slot_next = slot.checked_add(self.slot_stride).expect("2^32 files were never made");
+        assert!(self.slot_next > slot && !self.spares.contains(&slot), "a slot is new");
         self.creating = Some(slot);
         Some(slot)
     }

@@ -77,6 +77,8 @@ impl GroupWriter {
         let written = RECORD_HEADER_BYTES + record.header.len() + record.body.len();
         assert_eq!(self.bytes - before, written as u64, "every byte went in once");
         self.copy(&[0; 8][..(8 - written % 8) % 8]);
+        assert_eq!(self.bytes - before, forming.bytes, "padded as announced");
+        assert!(self.entries.last().is_none_or(|last| last.checksum == self.previous), "chained");
         self.entries.push(TrailerEntry {
             checksum,
             op: record.op,
@@ -108,6 +110,7 @@ impl GroupWriter {
 
     fn refer(&mut self, part: Bytes) {
         self.close();
+        assert!(self.open.is_empty() && !part.is_empty(), "pieces stay in order");
         self.bytes += part.len() as u64;
         self.parts.push(part);
     }

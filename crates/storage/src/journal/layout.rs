@@ -112,6 +112,8 @@ impl FileHeader {
         at.put(&self.first_record.0.to_le_bytes());
         at.put(&self.previous.to_le_bytes());
         assert_eq!(at.position, HEADER_FIELDS_BYTES, "the diagram is right");
+        assert!(self.first_group > 0 && self.first_record > RecordSeq::ZERO, "counted from one");
+        assert!(self.file_bytes > FILE_HEADER_BYTES && self.generation > 0, "a file of a start");
         let checksum = xxh3_128(&block[..HEADER_FIELDS_BYTES]);
         block[HEADER_FIELDS_BYTES..HEADER_FIELDS_BYTES + 16]
             .copy_from_slice(&checksum.to_le_bytes());
@@ -206,6 +208,7 @@ impl RecordHeader {
         let checksum = xxh3_128_seeded(salt, &bytes[..80]);
         bytes[80..].copy_from_slice(&checksum.to_le_bytes());
         assert!(self.order <= self.sequence, "a copy is never older than its original");
+        assert!(self.order > RecordSeq::ZERO, "records are counted from one");
         (bytes, checksum)
     }
 
@@ -342,6 +345,8 @@ impl Trailer {
             at.put(&[entry.kind as u8, 0, 0, 0, 0, 0, 0, 0]);
         }
         let end = at.position;
+        assert_eq!(bytes, self.bytes(), "one formula on both sides");
+        assert!(self.group_offset >= FILE_HEADER_BYTES, "behind the file's header");
         assert!(end <= block.len() && self.synced_through < self.group, "a group is never early");
         let checksum = trailer_checksum(&block, end, salt);
         block[96..112].copy_from_slice(&checksum.to_le_bytes());
@@ -371,6 +376,7 @@ impl Trailer {
                 kind: RecordKind::from_byte(entry[32])?,
             });
         }
+        assert_eq!(entries.len(), records, "as many as it says");
         let next = (read.u32(48) & TRAILER_CLOSES_FILE != 0)
             .then(|| NextFile { slot: read.u32(52), salt: read.u64(56) });
         Some(Self {

@@ -7,10 +7,11 @@
 use super::scan::{End, Piece, Scan, scan_file};
 use super::table::{Decision, Situation, Verdict, decide};
 use super::{Finding, LostRecord, RecoveredLog, RecoveredRecord, RecoveryError};
+use crate::checkpoint::covers;
 use crate::disk::{AsideName, Disk, DiskError, FileName};
-use crate::journal::RecordSeq;
 use crate::journal::layout::{FILE_HEADER_BYTES, FileHeader};
-use borzoi_types::{LogId, ShardId};
+use crate::journal::{RecordSeq, Retention};
+use borzoi_types::{LogId, Op, ShardId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -35,6 +36,8 @@ pub(crate) struct Assembly {
     pub nameless: bool,
     /// Evidence that the tail is not complete.
     pub distrust: bool,
+    /// How far checkpoints contain the logs of which a record is damaged.
+    covered: BTreeMap<LogId, Option<Op>>,
 }
 
 /// What every decision needs to know of the node.
@@ -58,6 +61,7 @@ impl Assembly {
     ) -> Result<u64, RecoveryError> {
         let (files, oldest) = self.follow(disk, heads, known)?;
         assert!(oldest >= known, "what is not needed is never needed again");
+        assert!(heads.iter().all(|(place, head)| *place == head.header.file_sequence));
         self.report_missing(shard, &files, oldest, node)?;
         let live: Vec<Scan> =
             files.into_values().filter(|scan| scan.header.file_sequence >= oldest).collect();
@@ -78,6 +82,7 @@ impl Assembly {
                     intact: piece.found.is_some(),
                     named: piece.named.is_some(),
                     followed: piece.group < last_trailer,
+                    covered: self.is_covered(disk, piece, mark)?,
                     after_cut: cut,
                     solo: node.solo,
                     trusted: node.trusted,
@@ -87,8 +92,29 @@ impl Assembly {
                 cut |= decision.verdict.cuts();
             }
         }
+        assert!(live.len() <= self.live.len(), "what is needed is not touched");
         self.sort_logs(orders);
         Ok(oldest)
+    }
+
+    /// Whether a checkpoint contains what a damaged record said. Checkpoints are read only if
+    /// something durable is damaged.
+    fn is_covered(
+        &mut self,
+        disk: &mut dyn Disk,
+        piece: &Piece,
+        mark: u64,
+    ) -> Result<bool, DiskError> {
+        match piece.named {
+            Some((kind, log, op))
+                if piece.group <= mark
+                    && piece.found.is_none()
+                    && kind.retention() == Retention::UntilReleased =>
+            {
+                covers(disk, &mut self.covered, log, op)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Scans the files from the newest back to the oldest that is needed, each with the help of
@@ -211,6 +237,9 @@ impl Assembly {
         match decision.verdict {
             Verdict::Proved | Verdict::Kept => {
                 let (record, order) = piece.found.clone().expect("kept because it is intact");
+                assert!(order <= piece.sequence, "a copy is younger than its original");
+                let as_named = (record.kind, record.log, record.op);
+                assert!(piece.named.is_none_or(|named| named == as_named), "as its trailer says");
                 let below_mark = decision.verdict == Verdict::Proved;
                 let log = record.log;
                 orders.entry(log).or_default().push(order);
@@ -235,6 +264,10 @@ impl Assembly {
                 let (log, lost) = lost.expect("named");
                 self.findings.push(Finding::Damaged { file, offset, log, op: lost.op });
                 self.logs.entry(log).or_default().faulty.push(lost);
+            }
+            Verdict::Covered => {
+                let (log, lost) = lost.expect("named");
+                self.findings.push(Finding::Covered { file, offset, log, op: lost.op });
             }
             Verdict::FaultyNameless => {
                 self.nameless = true;
@@ -263,6 +296,7 @@ impl Assembly {
         let name = format!("generation-{}-journal-{slot:08}-at-{offset}.cut", node.generation);
         let aside = FileName::SetAside(AsideName::new(&name));
         let at = |position: u64| usize::try_from(position).expect("inside the file");
+        assert!(scan.written_end <= scan.data.len() as u64, "inside the file");
         let bytes = scan.data.slice(at(offset)..at(scan.written_end));
         self.aside.push((aside.clone(), bytes));
         aside
@@ -279,6 +313,7 @@ impl Assembly {
                 orders.into_iter().zip(added).collect();
             keyed.sort_by_key(|(order, record)| (*order, !record.below_mark));
             keyed.dedup_by_key(|(order, _)| *order);
+            assert!(keyed.is_sorted_by(|a, b| a.0 < b.0), "each place is taken once");
             recovered.records.extend(keyed.into_iter().map(|(_, record)| record));
             assert!(recovered.records.len() >= kept_before);
         }
@@ -288,6 +323,8 @@ impl Assembly {
 /// S: the highest group that is proved to have been durable.
 fn synced_mark(live: &[Scan]) -> u64 {
     let marked = live.iter().map(|scan| scan.synced_through).max().unwrap_or(0);
+    let rising = |two: &[Scan]| two[0].header.first_group < two[1].header.first_group;
+    assert!(live.windows(2).all(rising), "files follow each other");
     let followed = live.iter().skip(1).map(|scan| scan.header.first_group - 1).max().unwrap_or(0);
     marked.max(followed)
 }
@@ -316,6 +353,7 @@ fn lost_successor(
         ..scan.header
     };
     let found = scan_file(&read_whole(disk, next.slot)?, &header, after);
+    assert_eq!(found.header.first_group, first_group, "it begins where the other ends");
     let written = !found.pieces.is_empty() || found.last_group >= first_group;
     Ok(written.then_some(found))
 }

@@ -104,6 +104,8 @@ pub(crate) fn scan_file(
     }
     scanner.take_nameless(data.len(), open_end);
     let scan = scanner.scan;
+    assert!(scan.written_end >= FILE_HEADER_BYTES && scan.written_end <= data.len() as u64);
+    assert!(scan.holes.windows(2).all(|two| two[0] < two[1]), "holes follow each other");
     assert!(scan.pieces.windows(2).all(|two| two[0].sequence.next() == two[1].sequence));
     assert!(scan.last_group + 1 >= header.first_group);
     scan
@@ -178,6 +180,8 @@ impl Scanner<'_> {
             let previous = self.previous.expect("the trailer said what was before its group");
             scan.end = Some(End { next, first_group, first_record, previous });
         }
+        assert!(trailer.group >= self.group, "groups follow each other");
+        assert_eq!(offset - start, usize::try_from(trailer.records_bytes()).unwrap_or(0));
         self.group = trailer.group + 1;
         self.position = at + usize::try_from(trailer.bytes()).expect("inside the file");
         scan.written_end = self.position as u64;
@@ -221,6 +225,8 @@ impl Scanner<'_> {
 
     fn push_nameless(&mut self, offset: u64, found: Option<(JournalRecord, RecordSeq)>) {
         let (sequence, group) = (self.sequence, self.group);
+        let follows = |last: &Piece| last.sequence.next() == sequence && last.offset <= offset;
+        assert!(self.scan.pieces.last().is_none_or(follows), "one piece for each place");
         assert!(offset >= FILE_HEADER_BYTES && offset <= self.data.len() as u64);
         self.scan.pieces.push(Piece { sequence, offset, group, named: None, found });
         self.sequence = sequence.next();

@@ -13,6 +13,8 @@ pub struct Situation {
     pub named: bool,
     /// An intact trailer of a later group exists.
     pub followed: bool,
+    /// The newest intact checkpoint of its log contains it; known only of what is named.
+    pub covered: bool,
     /// The journal has already been cut at an earlier record.
     pub after_cut: bool,
     /// The node is the only one of its cluster.
@@ -45,6 +47,8 @@ pub enum Verdict {
     /// J: below the mark and behind a cut: the journal contradicts itself, the node does not
     /// start.
     Contradiction,
+    /// K: damaged, and a checkpoint contains what it said: nobody needs it any more.
+    Covered,
 }
 
 impl Verdict {
@@ -62,6 +66,7 @@ impl Verdict {
             Self::CutAside => 'H',
             Self::Void => 'I',
             Self::Contradiction => 'J',
+            Self::Covered => 'K',
         }
     }
 
@@ -85,12 +90,14 @@ pub struct Decision {
 /// Decides about one record.
 #[must_use]
 pub fn decide(situation: Situation) -> Decision {
-    let Situation { below_mark, intact, named, followed, after_cut, solo, trusted } = situation;
+    let Situation { below_mark, intact, named, followed, covered, after_cut, solo, trusted } =
+        situation;
     let verdict = match (after_cut, below_mark, intact) {
         (true, true, _) => Verdict::Contradiction,
         (true, false, _) => Verdict::Void,
         (false, true, true) => Verdict::Proved,
         (false, false, true) => Verdict::Kept,
+        (false, true, false) if named && covered => Verdict::Covered,
         (false, true, false) => match (solo, named) {
             (true, _) => Verdict::Refused,
             (false, true) => Verdict::Faulty,
@@ -107,6 +114,7 @@ pub fn decide(situation: Situation) -> Decision {
     let distrust = trusted && !below_mark && !intact && (named || followed);
     assert!(!verdict.cuts() || (!below_mark && !intact), "only unproved bad records cut");
     assert!(!distrust || trusted, "trust can only be lowered");
+    assert!(verdict != Verdict::Covered || (!intact && below_mark), "what is intact is kept");
     Decision { verdict, distrust }
 }
 
@@ -124,23 +132,26 @@ mod tests {
             after_cut: bit(bits, 4),
             solo: bit(bits, 5),
             trusted: bit(bits, 6),
+            covered: bit(bits, 7),
         };
-        (0..128).map(situation).collect()
+        (0..256).map(situation).collect()
     }
 
-    /// The table of `docs/internals/recovery.md`, row by row: S position, record, named, cut,
-    /// nodes; `-` means either. Every combination matches exactly one row.
+    /// The table of `docs/internals/recovery.md`, row by row: S position, record, named,
+    /// checkpoint, cut, nodes; `-` means either. Every combination matches exactly one row.
     const ROWS: &[(&str, char)] = &[
-        ("below ok  -   whole -   ", 'A'),
-        ("above ok  -   whole -   ", 'B'),
-        ("below bad -   whole solo", 'C'),
-        ("below bad yes whole many", 'D'),
-        ("below bad no  whole many", 'E'),
-        ("above bad no  whole -   ", 'F'),
-        ("above bad yes whole many", 'G'),
-        ("above bad yes whole solo", 'H'),
-        ("above -   -   cut   -   ", 'I'),
-        ("below -   -   cut   -   ", 'J'),
+        ("below ok  -   -         whole -   ", 'A'),
+        ("above ok  -   -         whole -   ", 'B'),
+        ("below bad no  -         whole solo", 'C'),
+        ("below bad yes behind    whole solo", 'C'),
+        ("below bad yes behind    whole many", 'D'),
+        ("below bad no  -         whole many", 'E'),
+        ("above bad no  -         whole -   ", 'F'),
+        ("above bad yes -         whole many", 'G'),
+        ("above bad yes -         whole solo", 'H'),
+        ("above -   -   -         cut   -   ", 'I'),
+        ("below -   -   -         cut   -   ", 'J'),
+        ("below bad yes contains  whole -   ", 'K'),
     ];
 
     fn matches(row: &str, s: Situation) -> bool {
@@ -149,6 +160,7 @@ mod tests {
             if s.below_mark { "below" } else { "above" },
             if s.intact { "ok" } else { "bad" },
             if s.named { "yes" } else { "no" },
+            if s.covered { "contains" } else { "behind" },
             if s.after_cut { "cut" } else { "whole" },
             if s.solo { "solo" } else { "many" },
         ];
@@ -183,6 +195,9 @@ mod tests {
             }
             if situation.intact && !situation.after_cut {
                 assert!(matches!(verdict, Verdict::Proved | Verdict::Kept), "{situation:?}");
+            }
+            if verdict == Verdict::Covered {
+                assert!(situation.covered && situation.named, "{situation:?}");
             }
             if verdict == Verdict::Refused {
                 assert!(situation.solo && situation.below_mark, "{situation:?}");

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::bench::{Bench, OPTIONS, formatted, ops, prepare};
+use crate::checkpoint::Checkpoint;
 use crate::disk::DiskErrorKind;
 use crate::disk::DiskOperation;
 use crate::journal::JournalOptions;
@@ -52,8 +53,12 @@ fn an_empty_directory_is_not_formatted_and_a_stray_file_makes_it_foreign() {
 fn data_without_a_superblock_is_not_taken_for_a_new_directory() {
     let mut disk = SimDisk::default();
     disk.create_zeroed(&FileName::Journal(3), 8 * BLOCK).unwrap();
-    let example = "journal/00000003.journal".to_owned();
-    assert_eq!(recover(&mut disk).unwrap_err(), RecoveryError::Foreign { example });
+    let error = recover(&mut disk).unwrap_err();
+    assert_eq!(error, RecoveryError::SuperblockMissing { example: FileName::Journal(3) });
+    let text = error.to_string();
+    for part in ["superblock is missing", "journal/00000003.journal", "from a backup"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[test]
@@ -85,6 +90,7 @@ fn two_damaged_copies_of_the_superblock_are_reported_and_three_are_fatal() {
             Err(error) => {
                 assert_eq!(copy, 2);
                 assert_eq!(error, RecoveryError::SuperblockDamaged { intact: 1, copies: 4 });
+                assert!(error.to_string().contains("put the file `superblock` back"), "{error}");
             }
         }
     }
@@ -98,6 +104,40 @@ fn stray_files_are_reported_and_left_alone() {
     let recovered = recover(&mut bench.disk).unwrap();
     let strays = vec!["notes".to_owned(), "journal/core.1234".to_owned()];
     assert_eq!(recovered.findings, [Finding::Strays(strays)]);
+}
+
+#[test]
+fn a_damaged_record_that_a_checkpoint_contains_is_reported_and_stops_nobody() {
+    for replica_count in [1, 3] {
+        let mut bench = three_at_rest(replica_count);
+        let (file, offset) = slot_of(&bench, 2);
+        bench.disk.flip_bit(&file, offset + 120, 5);
+        let checkpoint = |op| Checkpoint {
+            log: LogId(1),
+            op: Op(op),
+            prepare_checksum: 0,
+            owner: borzoi_types::Body::empty(),
+            partitions: Vec::new(),
+        };
+        let put = |disk: &mut SimDisk, op| {
+            let at = checkpoint(op);
+            disk.durable_replace(&at.file(), at.encode().parts()).unwrap();
+        };
+        // One that ends before the record does not help, nor does a damaged one.
+        put(&mut bench.disk, 1);
+        put(&mut bench.disk, 3);
+        bench.disk.flip_bit(&checkpoint(3).file(), 130, 0);
+        let covered = Finding::Covered { file: file.clone(), offset, log: LogId(1), op: Op(2) };
+        match recover(&mut bench.disk) {
+            Ok(recovered) => assert!(replica_count > 1 && !recovered.findings.contains(&covered)),
+            Err(error) => assert!(replica_count == 1, "{error}"),
+        }
+        put(&mut bench.disk, 2);
+        let recovered = recover(&mut bench.disk).unwrap();
+        assert_eq!(recovered.findings, [covered]);
+        assert_eq!(ops(&recovered, 1), [1, 3]);
+        assert!(recovered.logs[&LogId(1)].faulty.is_empty(), "nothing is to be repaired");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use borzoi_storage::checkpoint::{
     Checkpoint, CheckpointError, ConsumerKey, ConsumerState, LoadError, PartitionSection,
     load_newest, obsolete,
 };
-use borzoi_storage::disk::{Disk, DiskIdentity, FileName};
+use borzoi_storage::disk::{Directory, Disk, DiskIdentity, FileName};
 use borzoi_storage::index::SegmentIndex;
 use borzoi_storage::partition::{PartitionLog, ReadStart};
 use borzoi_storage::segment::batch::StoredBatch;
@@ -164,7 +164,9 @@ fn the_newest_intact_checkpoint_is_loaded_and_only_its_log_is_looked_at() {
     }
     let other = Checkpoint { log: LogId(4), op: Op(99), ..checkpoint.clone() };
     disk.durable_replace(&other.file(), other.encode().parts()).unwrap();
-    assert_eq!(load_newest(&mut disk, LogId(3)).unwrap().checkpoint.unwrap().op, Op(7));
+    let loaded = load_newest(&mut disk, LogId(3)).unwrap();
+    assert_eq!(loaded.checkpoint.unwrap().op, Op(7));
+    assert_eq!(loaded.older.map(|older| older.op), Some(Op(6)));
     // Under a wrong name.
     let misnamed = FileName::Checkpoint { log: LogId(3), op: Op(8) };
     disk.durable_replace(&misnamed, checkpoint.encode().parts()).unwrap();
@@ -176,14 +178,23 @@ fn the_newest_intact_checkpoint_is_loaded_and_only_its_log_is_looked_at() {
     for op in [5, 6] {
         disk.corrupt(&FileName::Checkpoint { log: LogId(3), op: Op(op) }, 10);
     }
-    let error = load_newest(&mut disk, LogId(3)).unwrap_err();
-    assert!(matches!(error, LoadError::NoneIntact { .. }), "{error}");
+    let loaded = load_newest(&mut disk, LogId(3)).unwrap();
+    assert_eq!((loaded.checkpoint, loaded.older), (None, None));
+    let named: Vec<u64> = loaded
+        .damaged
+        .iter()
+        .map(|(file, _)| match file {
+            FileName::Checkpoint { op, .. } => op.0,
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(named, [8, 7, 6, 5], "all of them are named, the newest first");
 }
 
 /// A process killed inside the replacement of a checkpoint left a name that was not durable yet.
 /// The next start took the checkpoint for granted, wrote a journal without the operations it
-/// contains, and a power loss then took the name back: a confirmed operation was gone. Loading now
-/// syncs.
+/// contains, and a power loss then took the name back: a confirmed operation was gone. A start now
+/// syncs the names first.
 #[test]
 fn a_checkpoint_that_was_loaded_cannot_be_taken_back_by_a_power_loss() {
     let (_, checkpoint) = example();
@@ -198,6 +209,7 @@ fn a_checkpoint_that_was_loaded_cannot_be_taken_back_by_a_power_loss() {
         crashed.crash_before(step);
         crashed.durable_replace(&newer.file(), newer.encode().parts()).unwrap_err();
         let mut restarted = crashed.kill();
+        restarted.sync_names(Directory::Checkpoints).unwrap();
         let first = load_newest(&mut restarted, LogId(3)).unwrap().checkpoint.unwrap();
         let mut cut = restarted.power_cut(|_| Fate::Lost);
         let second = load_newest(&mut cut, LogId(3)).unwrap().checkpoint.unwrap();

@@ -183,6 +183,10 @@ impl Disk for TestDisk {
         Ok(())
     }
 
+    fn sync_names(&mut self, _: Directory) -> Result<(), DiskError> {
+        Ok(())
+    }
+
     fn create_zeroed(&mut self, _: &FileName, _: u64) -> Result<(), DiskError> {
         unreachable!("segments are never zeroed")
     }
