@@ -37,6 +37,7 @@ scenarios! {
     damaged_oldest_record_end: "damaged-oldest-record-end",
     damaged_oldest_record_header: "damaged-oldest-record-header",
     damaged_oldest_record_middle: "damaged-oldest-record-middle",
+    damaged_record_in_a_checkpoint: "damaged-record-in-a-checkpoint",
     damaged_superblock_copy_0: "damaged-superblock-copy-0",
     damaged_superblock_copy_1: "damaged-superblock-copy-1",
     damaged_superblock_copy_2: "damaged-superblock-copy-2",
