@@ -8,7 +8,7 @@ mod support;
 
 use borzoi_shard::lane::api::{ConsumerKey, SendIdentity};
 use borzoi_shard::lane::checkpoint::restore;
-use borzoi_shard::lane::operation::{self, Entry, OperationBuilder, PartitionOptions};
+use borzoi_shard::lane::operation::{self, Entry, OperationBuilder, PartitionOptions, Retention};
 use borzoi_shard::lane::reservation::{self, Reservation, ReservationMode};
 use borzoi_storage::checkpoint::Checkpoint;
 use borzoi_storage::disk::{Directory, Disk, FileName};
@@ -38,14 +38,19 @@ fn golden(name: &str, content: &[u8]) -> Bytes {
     golden
 }
 
-/// Every entry that version 1 of the layout knows.
-fn entries() -> Vec<Entry> {
+/// The entries of the first build, with what later builds have added to them at rest.
+fn first_entries() -> Vec<Entry> {
     let key = PartitionKey(0x1_0203);
     let mut messages = batch(&[1, 2, 3], 30);
     stamp(&mut messages, PartitionId(5), Offset(70), Micros(1_700_000_000_000_000)).unwrap();
     let messages = messages.freeze();
     let identity = SendIdentity { session: SessionId(9), request: RequestNumber(10), hash: 11 };
-    let options = PartitionOptions { segment_bytes: 1 << 30, partition: PartitionId(5) };
+    let options = PartitionOptions {
+        segment_bytes: 1 << 30,
+        partition: PartitionId(5),
+        retention: Retention::NONE,
+        options_op: Op::ZERO,
+    };
     let (consumer, group) = (ConsumerKey::Consumer(3), ConsumerKey::Group(GroupId(4)));
     let sent = |identity| Entry::Batch {
         key,
@@ -54,13 +59,21 @@ fn entries() -> Vec<Entry> {
         identity,
         batch: messages.clone(),
     };
+    let store = |consumer, offset, auto_commit| Entry::StoreOffset {
+        key,
+        consumer,
+        offset: Offset(offset),
+        auto_commit,
+        generation: 0,
+        persisted: false,
+    };
     vec![
         Entry::Create { key, options, by: Op(12) },
         sent(Some(identity)),
         sent(None),
-        Entry::StoreOffset { key, consumer, offset: Offset(71), auto_commit: false },
-        Entry::StoreOffset { key, consumer: group, offset: Offset(72), auto_commit: true },
-        Entry::DeleteOffset { key, consumer },
+        store(consumer, 71, false),
+        store(group, 72, true),
+        Entry::DeleteOffset { key, consumer, generation: 0 },
         Entry::Truncate { key, first: Offset(70) },
         Entry::OffsetJump { key, to: Offset(100) },
         Entry::Purge { key, new_key: PartitionKey(0x1_0204), by: Op(13) },
@@ -69,12 +82,43 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
+/// Every kind of entry that this build writes.
+fn entries() -> Vec<Entry> {
+    let (key, group) = (PartitionKey(0x1_0203), GroupId(4));
+    let retention = Retention { message_expiry: Micros(60_000_000), bytes_max: 1 << 20 };
+    let consumer = ConsumerKey::Group(group);
+    let (offset, generation) = (Offset(73), 6);
+    let mut entries = first_entries();
+    entries.extend([
+        Entry::StoreOffset {
+            key,
+            consumer,
+            offset,
+            auto_commit: false,
+            generation,
+            persisted: true,
+        },
+        Entry::DeleteOffset { key, consumer, generation },
+        Entry::Options { key, retention, by: Op(15) },
+        Entry::DeleteSegments { key, count: 2, by: Op(16) },
+        Entry::Generation { key, group, generation },
+        Entry::GroupDeleted { key, group },
+    ]);
+    entries
+}
+
 #[test]
-fn lane_operations_of_version_1_are_what_they_were() {
+fn lane_operations_of_the_first_build_are_read() {
+    let golden = read("operation.v1", &[]);
+    assert_eq!(operation::decode(&Body::from(golden)).unwrap(), first_entries());
+}
+
+#[test]
+fn lane_operations_are_what_they_were() {
     let entries = entries();
     let mut builder = OperationBuilder::default();
     entries.iter().for_each(|entry| builder.push(entry));
-    let golden = golden("operation.v1", &builder.finish().to_bytes());
+    let golden = golden("operation.v1.1", &builder.finish().to_bytes());
     assert_eq!(operation::decode(&Body::from(golden)).unwrap(), entries);
 }
 
