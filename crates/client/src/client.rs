@@ -61,6 +61,8 @@ pub struct Client {
     session: SessionId,
     next_request: RequestNumber,
     connection: Option<Connection>,
+    /// Why the newest attempt of the request under way failed.
+    last_failure: Option<Error>,
 }
 
 fn named(name: &str) -> Result<Identifier, Error> {
@@ -79,6 +81,7 @@ impl Client {
             session: SessionId::ZERO,
             next_request: RequestNumber(1),
             connection: None,
+            last_failure: None,
         };
         let deadline = client.deadline();
         client.timed(deadline, async |client: &mut Self| client.sign_in().await).await?;
@@ -100,15 +103,16 @@ impl Client {
         deadline: Instant,
         work: impl AsyncFnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let timed_out = Error::TimedOut {
-            address: self.options.address.clone(),
-            seconds: self.options.request_timeout.as_secs(),
-        };
+        self.last_failure = None;
         let outcome = tokio::time::timeout_at(deadline, work(self)).await;
         outcome.unwrap_or_else(|_| {
             // An answer that comes late would be taken for the answer to the next request.
             self.connection = None;
-            Err(timed_out)
+            Err(Error::TimedOut {
+                address: self.options.address.clone(),
+                seconds: self.options.request_timeout.as_secs(),
+                last: self.last_failure.take().map(Box::new),
+            })
         })
     }
 
@@ -137,7 +141,8 @@ impl Client {
         let frame = header.encode(body.len());
         let answer = loop {
             match connection.exchange(&[&frame, &body]).await {
-                Err(Error::Refused(code)) if code.is_transient() => {
+                Err(error @ Error::Refused(code)) if code.is_transient() => {
+                    self.last_failure = Some(error);
                     tokio::time::sleep(self.options.retry_pause).await;
                 }
                 other => break other?,
@@ -200,8 +205,13 @@ impl Client {
                 },
             };
             match outcome {
-                Err(Error::Refused(code)) if code.is_transient() => {}
-                Err(error) if error.is_connection() => self.connection = None,
+                Err(error @ Error::Refused(code)) if code.is_transient() => {
+                    self.last_failure = Some(error);
+                }
+                Err(error) if error.is_connection() => {
+                    self.connection = None;
+                    self.last_failure = Some(error);
+                }
                 Err(error @ (Error::Protocol(_) | Error::Evicted(_))) => {
                     self.connection = None;
                     return Err(error);

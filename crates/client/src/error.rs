@@ -19,12 +19,14 @@ pub enum Error {
         source: io::Error,
     },
     /// No answer within the request time-out.
-    #[error("no answer from {address} within {seconds} s")]
+    #[error("no answer from {address} within {seconds} s{}", last_words(.last))]
     TimedOut {
         /// The server's address.
         address: String,
         /// The time-out.
         seconds: u64,
+        /// Why the last attempt within that time failed; none if there was no answer at all.
+        last: Option<Box<Self>>,
     },
     /// The server refused the request.
     #[error("refused: {} (error {})", .0.message(), .0.number())]
@@ -52,13 +54,19 @@ pub enum Error {
     Name(#[from] NameLengthError),
 }
 
+fn last_words(last: &Option<Box<Error>>) -> String {
+    last.as_ref().map(|error| format!("; the last attempt failed: {error}")).unwrap_or_default()
+}
+
 impl Error {
-    /// The error number that the server gave, if it gave one.
+    /// The error number that the server gave, if it gave one. After a time-out that of the last
+    /// attempt.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused(code) => Some(*code),
             Self::Evicted(reason) => reason.map(EvictionReason::error),
+            Self::TimedOut { last, .. } => last.as_ref().and_then(|last| last.code()),
             _ => None,
         }
     }
