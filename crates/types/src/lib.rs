@@ -7,11 +7,13 @@
 
 mod body;
 pub mod checksum;
+mod histogram;
 mod ids;
 pub mod limits;
 mod time;
 
 pub use body::Body;
+pub use histogram::{HISTOGRAM_BOUNDS_MICROS, HISTOGRAM_BUCKETS, Histogram};
 pub use ids::{
     ClientId, ClusterId, Durability, GroupId, LogId, Offset, Op, PartitionId, PartitionKey,
     ReplicaId, RequestNumber, SessionId, ShardId, StreamId, TopicId, UserId, View,
