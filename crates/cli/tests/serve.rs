@@ -2,75 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead as _, BufReader, Read as _};
+mod support;
+
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
-
-fn borzoi(data: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_borzoi"));
-    command
-        .args(["serve", "--set", "journal.files_max=2", "--data"])
-        .arg(data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    for (name, _) in std::env::vars() {
-        if name.starts_with("IGGY_") || name.starts_with("BORZOI_") {
-            command.env_remove(name);
-        }
-    }
-    command.env("BORZOI_TCP_ADDRESS", "127.0.0.1:0");
-    command
-}
-
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let Some(address) = line.trim().strip_prefix("borzoi ready: tcp=") else {
-            let mut errors = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-            panic!("not ready: {line} {errors}");
-        };
-        Self { address: address.to_owned(), child }
-    }
-
-    /// Sends `signal` and gives the exit status and what was written to standard error.
-    fn stop(mut self, signal: &str) -> (ExitStatus, String) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-        let began = Instant::now();
-        let mut errors = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(began.elapsed() < Duration::from_secs(6), "a stop takes at most 5 s");
-        (status, errors)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Runs a command that must refuse to start, and gives what it said.
-fn refusal(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "started: {errors}");
-    assert!(errors.contains("borzoi: "), "{errors}");
-    errors
-}
+use std::process::{Command, Stdio};
+use support::{Server, borzoi, refusal};
 
 #[test]
 fn it_says_where_it_listens_and_stops_cleanly_on_both_signals() {

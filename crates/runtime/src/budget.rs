@@ -38,8 +38,13 @@ impl Budgets {
         self.large.hold(held);
     }
 
+    /// Whether large frames wait for room that others have taken.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        !self.large.held.get() && !self.large.waiting.borrow().is_empty()
+    }
+
     /// Bytes charged now.
-    #[cfg(test)]
     #[must_use]
     pub fn used(&self) -> usize {
         self.small.used() + self.large.used()
@@ -68,7 +73,6 @@ impl Ingest {
     }
 
     /// Bytes charged now.
-    #[cfg(test)]
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.get()
@@ -186,6 +190,7 @@ mod tests {
         assert!(budgets.of(large).try_charge(large));
         assert!(budgets.of(large).try_charge(large));
         assert!(!budgets.of(large).try_charge(large));
+        assert!(!budgets.is_contended(), "nobody waits for it");
         assert!(budgets.of(256).try_charge(256));
         budgets.of(large).release(large);
         assert!(budgets.of(large).try_charge(large));

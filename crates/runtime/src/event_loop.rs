@@ -6,6 +6,7 @@
 
 use crate::clock::Clock;
 use crate::disk::FileDisk;
+use crate::figures::{ShardReport, ShellCounters};
 use crate::inbox::{Arrivals, Class, Inbox};
 use crate::net::Connections;
 use crate::password::{self, PasswordPool};
@@ -66,11 +67,12 @@ impl<C: Core> ShardLoop<C> {
     pub fn run(self) -> io::Result<LoopEnd> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let inbox = self.inboxes[usize::from(self.id.0)].clone();
-        let disk = DiskThreads::start(self.id, &self.disk, &inbox)?;
+        let counters = Arc::new(ShellCounters::default());
+        let disk = DiskThreads::start(self.id, &self.disk, &inbox, &counters)?;
         let local = LocalSet::new();
         let backend = TokioBackend {
             id: self.id,
-            connections: Connections::new(inbox.clone(), self.clock),
+            connections: Connections::new(inbox.clone(), self.clock, counters),
             disk,
             outgoing: self.inboxes.iter().map(|_| Default::default()).collect(),
             inboxes: self.inboxes,
@@ -157,6 +159,12 @@ impl<C: Core> Running<C> {
         let arrivals = &mut self.arrivals;
         if arrivals.broken.is_some() {
             return arrivals.broken.take();
+        }
+        for ask in arrivals.asks.drain(..) {
+            let ports = self.backend.connections.ports();
+            let shell = ports.counters.read(ports.ingest.used());
+            // Whoever asked may have given up.
+            let _ = ask.send(ShardReport { core: self.turn.figures(), shell });
         }
         let now = self.clock.mono();
         if self.turn.deadline().is_some_and(|at| at.max(self.next_tick) <= now) {

@@ -10,6 +10,7 @@
 //!   of its producer (connections);
 //! - nothing is ever dropped here.
 
+use crate::figures::ShardReport;
 use crate::net::Pass;
 use borzoi_shard::ShardMessage;
 use borzoi_shard::event::{HostStats, PasswordOutcome, PasswordTicket};
@@ -19,7 +20,7 @@ use borzoi_types::limits::SHARD_QUEUE_MESSAGES_MAX;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// Classes of messages between shards, in the order in which the loop handles them: a burst of
 /// client requests delays neither metadata nor answers.
@@ -51,6 +52,9 @@ impl Class {
     }
 }
 
+/// Questions for figures that wait at one shard: more than there are people who look at them.
+const FIGURE_ASKS_MAX: usize = 16;
+
 /// A client connection on its way to its shard.
 #[derive(Debug)]
 pub struct NewConnection {
@@ -77,6 +81,8 @@ pub struct Arrivals {
     pub connections: Vec<NewConnection>,
     /// The newest figures of the machine.
     pub host: Option<Box<HostStats>>,
+    /// Who wants to know the shard's figures.
+    pub asks: Vec<oneshot::Sender<ShardReport>>,
     /// The node is to stop.
     pub stop: bool,
     /// A thread that works for this shard died.
@@ -104,6 +110,7 @@ impl Inbox {
         std::mem::swap(&mut arrivals.passwords, &mut into.passwords);
         std::mem::swap(&mut arrivals.connections, &mut into.connections);
         into.host = arrivals.host.take();
+        std::mem::swap(&mut arrivals.asks, &mut into.asks);
         into.stop = std::mem::take(&mut arrivals.stop);
         into.broken = arrivals.broken.take();
         std::mem::take(&mut arrivals.blocked)
@@ -130,6 +137,17 @@ impl Inbox {
     /// Leaves fresh figures of the machine; older ones that nobody looked at are replaced.
     pub fn host(&self, stats: HostStats) {
         self.lock().host = Some(Box::new(stats));
+        self.ring();
+    }
+
+    /// Asks for the shard's figures. At most [`FIGURE_ASKS_MAX`] wait; beyond, the oldest gives up.
+    pub fn ask(&self, answer: oneshot::Sender<ShardReport>) {
+        let mut arrivals = self.lock();
+        if arrivals.asks.len() >= FIGURE_ASKS_MAX {
+            arrivals.asks.remove(0);
+        }
+        arrivals.asks.push(answer);
+        drop(arrivals);
         self.ring();
     }
 

@@ -14,6 +14,7 @@ mod budget;
 mod clock;
 pub mod disk;
 mod event_loop;
+mod figures;
 mod host;
 mod inbox;
 mod net;
@@ -23,6 +24,7 @@ mod threads;
 pub mod turn;
 
 pub use clock::Clock;
+pub use figures::{Probe, ShardReport, ShellFigures};
 pub use node::{Node, NodeError, NodeParts, Stopper};
 
 /// Raises the soft limit of open file descriptors to the hard one: every connection and every

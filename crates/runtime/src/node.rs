@@ -5,6 +5,7 @@
 use crate::clock::Clock;
 use crate::disk::FileDisk;
 use crate::event_loop::{LoopEnd, ShardLoop};
+use crate::figures::Probe;
 use crate::inbox::Inbox;
 use crate::net::Admission;
 use crate::net::accept::Acceptor;
@@ -144,16 +145,24 @@ impl Node {
         self.stopper.clone()
     }
 
-    /// Waits for a signal to stop, or for a failure, and stops.
+    /// A way to ask for the figures of its shards.
+    #[must_use]
+    pub fn probe(&self) -> Probe {
+        Probe::new(self.inboxes.clone())
+    }
+
+    /// Waits for a signal to stop, or for a failure, and stops. `stopping` is called when the stop
+    /// begins.
     ///
     /// # Errors
     /// When the node ended otherwise than cleanly; the process must exit with a failure.
-    pub fn run(mut self) -> Result<(), NodeError> {
+    pub fn run(mut self, stopping: impl Fn()) -> Result<(), NodeError> {
         let mut stop_by: Option<Instant> = None;
         while self.running > 0 {
             match self.next(stop_by)? {
                 NodeEvent::Signal(name) if stop_by.is_none() => {
                     tracing::info!(signal = name, "stopping");
+                    stopping();
                     stop_by = Some(Instant::now() + Duration::from_secs(STOP_SECONDS_MAX));
                     self.stop_accepting.notify_one();
                     self.inboxes.iter().for_each(|inbox| inbox.stop());

@@ -9,7 +9,7 @@
 use borzoi_shard::event::{
     CloseReason, LogEntry, LogLevel, LogRecord, PasswordJob, PasswordTicket,
 };
-use borzoi_shard::{ConnectionId, Effect, Event, FatalError, Shard, ShardMessage};
+use borzoi_shard::{ConnectionId, Effect, Event, FatalError, Shard, ShardFigures, ShardMessage};
 use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket};
 use borzoi_types::{Mono, Now, ReplicaId, ShardId};
 use bytes::Bytes;
@@ -22,6 +22,10 @@ pub trait Core {
     fn end_of_batch(&mut self, now: Now, effects: &mut Vec<Effect>);
     /// See [`Shard::deadline`].
     fn deadline(&self) -> Option<Mono>;
+    /// See [`Shard::figures`]; a stand-in keeps none.
+    fn figures(&self) -> Option<Box<ShardFigures>> {
+        None
+    }
 }
 
 impl Core for Shard {
@@ -35,6 +39,10 @@ impl Core for Shard {
 
     fn deadline(&self) -> Option<Mono> {
         Shard::deadline(self)
+    }
+
+    fn figures(&self) -> Option<Box<ShardFigures>> {
+        Some(Box::new(Shard::figures(self)))
     }
 }
 
@@ -86,6 +94,12 @@ impl<C: Core> Turn<C> {
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
         self.core.deadline()
+    }
+
+    /// What the core tells about itself.
+    #[must_use]
+    pub fn figures(&self) -> Option<Box<ShardFigures>> {
+        self.core.figures()
     }
 
     /// Hands `events` to the core and what it answers to `backend`.

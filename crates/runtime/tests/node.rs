@@ -148,7 +148,7 @@ fn start(shards: u16, refuses_to_stop: bool) -> Running {
     let parts = NodeParts { shards, disk, listeners: vec![listener], clock: Clock::start() };
     let node = Node::start(parts).unwrap();
     let stopper = node.stopper();
-    let thread = std::thread::spawn(move || node.run());
+    let thread = std::thread::spawn(move || node.run(|| {}));
     Running { address, seen: receiver, stopper, thread, data }
 }
 

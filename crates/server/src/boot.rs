@@ -11,6 +11,8 @@ use borzoi_shard::front::{AdvertisedNode, FrontOptions};
 use borzoi_shard::{Lanes, Random};
 use borzoi_storage::cache::CacheOptions;
 use borzoi_storage::journal::JournalOptions;
+use borzoi_storage::sealing::Keyring;
+use borzoi_types::limits::OUTPUT_HOLD_BYTES;
 use borzoi_types::{Duration, ReplicaId, ShardId};
 use borzoi_wire::Name;
 use std::net::SocketAddr;
@@ -39,9 +41,11 @@ pub fn boot(
     clock: &Clock,
     bound: SocketAddr,
     root: &RootCredentials,
+    keys: Keyring,
 ) -> Result<NodeBoot, BootError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let options = options(settings, settings.shard_count(cores), bound);
+    let shards = settings.shard_count(cores);
+    let options = BootOptions { keys, ..options(settings, shards, bound) };
     let name = Name::new(root.username.as_str()).map_err(|e| BootError::Root(e.to_string()))?;
     let mut seams = Seams { name, password: root.password.0.clone() };
     let booted = boot_node(disk, &options, clock.now(), &mut seams)?;
@@ -75,6 +79,7 @@ fn options(settings: &Settings, shards: u16, bound: SocketAddr) -> BootOptions {
         checkpoint_interval: nanos(settings.checkpoint_interval),
         park_age_max: PARK_AGE_MAX,
         retention_interval: settings.retention_enabled.then(|| nanos(settings.retention_interval)),
+        keys: Keyring::default(),
         front: front(settings, bound),
     }
 }
@@ -94,6 +99,7 @@ fn front(settings: &Settings, bound: SocketAddr) -> FrontOptions {
         node: AdvertisedNode { address: advertised.0, tcp: advertised.1, ..defaults.node.clone() },
         server_version: env!("CARGO_PKG_VERSION").to_owned(),
         topic_defaults: TopicDefaults { durability: settings.durability },
+        output_hold_bytes: OUTPUT_HOLD_BYTES,
         ..defaults
     }
 }

@@ -6,7 +6,8 @@
 
 use crate::config::{ConfigError, Settings, Sources};
 use crate::credentials::{CredentialsError, DEFAULT_USERNAME, RootCredentials, root_credentials};
-use crate::{effective, logging};
+use crate::http::HttpServer;
+use crate::{effective, encryption, logging};
 use borzoi_runtime::disk::{DirectoryError, FileDisk, FileDiskOptions};
 use borzoi_runtime::{Clock, Node, NodeError, NodeParts};
 use std::io::{self, Write as _};
@@ -49,16 +50,35 @@ pub enum ServeError {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
     /// An address that cannot be listened on.
-    #[error("cannot listen on {address} (tcp.address): {source}")]
+    #[error("cannot listen on {address} ({key}): {source}")]
     Bind {
         /// The address.
         address: String,
+        /// The key that names it.
+        key: &'static str,
         /// What the system said.
         source: io::Error,
     },
     /// Recovery refused.
     #[error("{0}")]
     Boot(#[from] crate::boot::BootError),
+    /// The log files cannot be begun.
+    #[error("cannot write log files in {directory} (log.directory): {source}")]
+    LogFiles {
+        /// Where.
+        directory: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// See [`encryption::EncryptionError`].
+    #[error(transparent)]
+    Encryption(#[from] encryption::EncryptionError),
+    /// The thread for HTTP cannot be started.
+    #[error("cannot serve HTTP: {0}")]
+    Http(io::Error),
+    /// The working directory cannot be found out; a file of variables would be looked for there.
+    #[error("cannot find the working directory: {0}")]
+    WorkingDirectory(io::Error),
     /// The file with the effective values cannot be written.
     #[error("cannot write the effective configuration: {0}")]
     Effective(io::Error),
@@ -74,6 +94,8 @@ pub enum ServeError {
 pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let started = Instant::now();
     let mut environment = environment();
+    let here = std::env::current_dir().map_err(ServeError::WorkingDirectory)?;
+    crate::config::read_variables_file(&mut environment, &here)?;
     let root = [
         ("BORZOI_ROOT_USERNAME", &options.root_username),
         ("BORZOI_ROOT_PASSWORD", &options.root_password),
@@ -102,25 +124,41 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         tracing::warn!("{warning}");
     }
     let disk = open_disk(&settings, options.fresh)?;
-    let (listener, bound) = bind(&settings)?;
+    let _log_files = start_log_files(&settings)?;
+    let (listener, bound) = bind(&settings.tcp_address, "tcp.address")?;
+    let http = start_http(&settings)?;
+    let http_bound = http.as_ref().map(|(_, bound)| *bound);
     let clock = Clock::start();
-    let booted = crate::boot::boot(&settings, &mut disk.clone(), &clock, bound, &root)?;
+    let keys = encryption::keyring(&settings)?;
+    let booted = crate::boot::boot(&settings, &mut disk.clone(), &clock, bound, &root, keys)?;
     if booted.formatted {
         show_generated(&root);
     }
     let count = booted.shards.len();
     let parts = NodeParts { shards: booted.shards, disk, listeners: vec![listener], clock };
     let data = settings.data_directory.clone();
-    effective::write(&data, &settings, bound).map_err(ServeError::Effective)?;
+    effective::write(&data, &settings, bound, http_bound).map_err(ServeError::Effective)?;
     let node = Node::start(parts)?;
+    if let Some((http, bound)) = &http {
+        http.shards_run(node.probe());
+        tracing::info!(http = %bound, "metrics and health");
+    }
     let millis = started.elapsed().as_millis();
     tracing::info!(tcp = %bound, data = %data.display(), shards = count, millis, "ready");
     // For scripts: one line on standard output, whatever the log looks like.
     let _ = writeln!(io::stdout(), "borzoi ready: tcp={bound}");
     let _ = io::stdout().flush();
-    node.run()?;
-    tracing::info!("stopped");
-    Ok(())
+    let stops = http.as_ref().map(|(http, _)| http.stop_watcher());
+    let outcome = node.run(move || {
+        if let Some(stops) = &stops {
+            stops.stopping();
+        }
+    });
+    match &outcome {
+        Ok(()) => tracing::info!("stopped"),
+        Err(error) => tracing::error!(%error, "the node has failed"),
+    }
+    Ok(outcome?)
 }
 
 fn environment() -> std::collections::BTreeMap<String, String> {
@@ -134,7 +172,7 @@ fn open_disk(settings: &Settings, fresh: bool) -> Result<FileDisk, ServeError> {
     let (disk, strays) = FileDisk::open(&settings.data_directory, &options)?;
     if fresh {
         tracing::warn!(data = %disk.root().display(), "deleting everything in the data directory");
-        disk.wipe().map_err(|source| {
+        disk.wipe().and_then(|()| encryption::forget(disk.root())).map_err(|source| {
             let path = disk.root().display().to_string();
             ServeError::Directory(DirectoryError::Io { path, source })
         })?;
@@ -149,9 +187,20 @@ fn open_disk(settings: &Settings, fresh: bool) -> Result<FileDisk, ServeError> {
     Ok(disk)
 }
 
-fn bind(settings: &Settings) -> Result<(TcpListener, SocketAddr), ServeError> {
-    let failed = |source| ServeError::Bind { address: settings.tcp_address.clone(), source };
-    let listener = TcpListener::bind(&settings.tcp_address).map_err(failed)?;
+fn start_log_files(settings: &Settings) -> Result<Option<logging::FileWriter>, ServeError> {
+    let directory = settings.log_files_in().unwrap_or_default().display().to_string();
+    logging::start_files(settings).map_err(|source| ServeError::LogFiles { directory, source })
+}
+
+fn start_http(settings: &Settings) -> Result<Option<(HttpServer, SocketAddr)>, ServeError> {
+    let Some(address) = settings.http_bind_address() else { return Ok(None) };
+    let (listener, bound) = bind(address, "http.address")?;
+    Ok(Some((HttpServer::start(listener).map_err(ServeError::Http)?, bound)))
+}
+
+fn bind(address: &str, key: &'static str) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let failed = |source| ServeError::Bind { address: address.to_owned(), key, source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
 }

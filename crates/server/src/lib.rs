@@ -9,7 +9,10 @@ mod bootstrap;
 pub mod config;
 pub mod credentials;
 mod effective;
+mod encryption;
+mod http;
 mod logging;
+mod metrics;
 mod random;
 
 pub use bootstrap::{ServeError, ServeOptions};

@@ -43,6 +43,7 @@ use borzoi_storage::disk::{Directory, Disk, FileName};
 use borzoi_storage::generation::{FormatOptions, GenerationOptions, begin_generation, format};
 use borzoi_storage::journal::{Journal, JournalOptions};
 use borzoi_storage::recovery::{Finding, Recovered, RecoveryError, recover};
+use borzoi_storage::sealing::Keyring;
 use borzoi_storage::superblock::Superblock;
 use borzoi_types::{ClusterId, Duration, LogId, Now, Op, ReplicaId, ShardId, View};
 use borzoi_wire::Name;
@@ -84,6 +85,8 @@ pub struct BootOptions {
     pub park_age_max: Duration,
     /// See [`ShardOptions::retention_interval`].
     pub retention_interval: Option<Duration>,
+    /// Keys for batches at rest.
+    pub keys: Keyring,
     /// For the fronts; shard, shards, replica and generation are filled in.
     pub front: FrontOptions,
 }
@@ -104,6 +107,7 @@ impl BootOptions {
             checkpoint_interval: Duration::from_secs(60),
             park_age_max: Duration::from_secs(2),
             retention_interval: Some(Duration::from_secs(60)),
+            keys: Keyring::default(),
             front: FrontOptions::default(),
         }
     }
@@ -332,6 +336,7 @@ impl Starting<'_> {
             checkpoint_interval: self.options.checkpoint_interval,
             park_age_max: self.options.park_age_max,
             retention_interval: self.options.retention_interval,
+            keys: self.options.keys.clone(),
         }
     }
 

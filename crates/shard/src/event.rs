@@ -140,6 +140,12 @@ pub enum Event {
         /// 256-byte header and body, in the buffer it was received into.
         frame: BytesMut,
     },
+    /// The client has taken most of what was sent to it, after
+    /// [`OUTPUT_HOLD_BYTES`](borzoi_types::limits::OUTPUT_HOLD_BYTES) or more.
+    OutputTaken {
+        /// Which one.
+        connection: ConnectionId,
+    },
     /// The connection ended, by either side. Nothing more comes from it.
     ConnectionClosed {
         /// Which one.
@@ -237,10 +243,25 @@ pub enum CloseReason {
     Evicted,
     /// Silent for too long.
     Idle,
+    /// Not logged in in time.
+    LoginTimeout,
     /// Too many connections, or another limit.
     Limit,
     /// The server is stopping.
     Stopping,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Protocol => "it broke the protocol",
+            Self::Evicted => "its session was ended",
+            Self::Idle => "it was silent for too long",
+            Self::LoginTimeout => "it did not log in in time",
+            Self::Limit => "it reached a limit",
+            Self::Stopping => "the server is stopping",
+        })
+    }
 }
 
 /// Something the shell must do.

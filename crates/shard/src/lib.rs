@@ -17,6 +17,7 @@ pub mod back;
 pub mod boot;
 pub mod checkpointer;
 pub mod event;
+pub mod figures;
 pub mod front;
 pub mod lane;
 pub mod log_host;
@@ -31,6 +32,7 @@ mod options;
 mod shard;
 
 pub use event::{ConnectionId, Effect, Event, FatalError, ShardMessage, Transport};
+pub use figures::ShardFigures;
 pub use options::{Lanes, ShardOptions};
 pub use random::{Random, SeededRandom};
 pub use shard::Shard;

@@ -1,5 +1,6 @@
 //! What a shard is told at boot and never changes while it runs.
 
+use borzoi_storage::sealing::Keyring;
 use borzoi_types::{ClusterId, Duration, LogId, ReplicaId, ShardId};
 
 /// Lanes of the cluster, fixed when it was formatted: numbers 1..=persisted have level
@@ -63,4 +64,6 @@ pub struct ShardOptions {
     /// Longest time from one removal of old segments to the next; none: nothing is removed by age
     /// and size.
     pub retention_interval: Option<Duration>,
+    /// Keys for batches at rest.
+    pub keys: Keyring,
 }

@@ -31,6 +31,10 @@ impl Shard {
                 let event = FrontEvent::Frame { connection, frame };
                 self.front.handle(now, event, &mut self.back, effects);
             }
+            Event::OutputTaken { connection } => {
+                let event = FrontEvent::OutputTaken { connection };
+                self.front.handle(now, event, &mut self.back, effects);
+            }
             Event::ConnectionClosed { connection } => {
                 let event = FrontEvent::ConnectionClosed { connection };
                 self.front.handle(now, event, &mut self.back, effects);

@@ -18,6 +18,7 @@ pub mod index;
 pub mod journal;
 pub mod partition;
 pub mod recovery;
+pub mod sealing;
 pub mod segment;
 pub mod sim_disk;
 pub mod superblock;

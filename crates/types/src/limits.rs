@@ -330,6 +330,15 @@ pub const REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX: usize = 64;
 /// poll replies; a peer that is further behind is closed.
 pub const OUTPUT_BYTES_PER_CONNECTION_MAX: usize = 64 * 1024 * 1024;
 
+/// Bytes of answers after which a connection starts no further request until its client has taken
+/// most of them: one maximum poll reply does not stop the next, and a client that asks for much at
+/// once stays far below [`OUTPUT_BYTES_PER_CONNECTION_MAX`].
+pub const OUTPUT_HOLD_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes that may wait when a client counts as having taken what was sent: what a socket takes in
+/// some milliseconds, so that the next answer is there before it runs dry.
+pub const OUTPUT_TAKEN_BYTES: usize = 4 * 1024 * 1024;
+
 /// Seconds during which a connection with waiting output may accept no byte before it is closed.
 pub const OUTPUT_STALL_SECONDS_MAX: u64 = 30;
 
@@ -339,6 +348,10 @@ pub const FRAME_SECONDS_MAX: u64 = 10;
 
 /// Slowest rate at which a frame may arrive: slower peers only hold memory.
 pub const RECEIVE_BYTES_PER_SECOND_MIN: u64 = 32 * 1024;
+
+/// Seconds that a piece of a large frame may take while other large frames wait for its room.
+/// Whoever announces and does not send is cut this soon, and nobody is cut while there is room.
+pub const LARGE_FRAME_CONTENDED_SECONDS_MAX: u64 = 3;
 
 /// Seconds without a whole frame after which a connection that has not logged in is closed: twice
 /// the interval at which published clients ping.
@@ -388,6 +401,16 @@ pub const DISK_RESERVE_BYTES: u64 = 64 * 1024 * 1024;
 /// Aligned scratch memory that an I/O thread keeps between requests.
 pub const IO_SCRATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Series of consumer lag that one shard exports: each costs some 200 bytes of text per look. What
+/// is beyond is counted, and the statistics of the protocol still tell each of them.
+pub const LAG_SERIES_PER_SHARD_MAX: usize = 2_000;
+
+const _: () = assert!(OUTPUT_TAKEN_BYTES < OUTPUT_HOLD_BYTES);
+// What was pushed while the word that the client has taken it was on its way counts twice.
+const _: () = assert!(
+    OUTPUT_TAKEN_BYTES + 2 * OUTPUT_HOLD_BYTES + POLL_REPLY_BYTES_MAX
+        < OUTPUT_BYTES_PER_CONNECTION_MAX
+);
 const _: () = assert!(INGEST_BYTES_PER_SHARD_MAX >= FRAME_BYTES_MAX);
 const _: () = assert!(OUTPUT_BYTES_PER_CONNECTION_MAX > POLL_REPLY_BYTES_MAX);
 const _: () = assert!(PASSWORD_JOBS_PER_ADDRESS_MAX < PASSWORD_JOBS_MAX);

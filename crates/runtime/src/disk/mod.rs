@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Names at the top of a data directory that are used, but not through this seam.
-const OTHER_NAMES: [&str; 2] = ["runtime", "logs"];
+const OTHER_NAMES: [&str; 3] = ["runtime", "logs", "encryption"];
 /// File that exists only while the probe for direct I/O runs.
 const PROBE_NAME: &str = "probe.new";
 

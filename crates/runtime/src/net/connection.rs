@@ -6,8 +6,9 @@ use crate::budget::Budgets;
 use borzoi_shard::ConnectionId;
 use borzoi_shard::event::CloseReason;
 use borzoi_types::limits::{
-    FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_SECONDS_MAX, LOGIN_SECONDS_MAX, OUTPUT_STALL_SECONDS_MAX,
-    RECEIVE_BYTES_PER_SECOND_MIN, REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX,
+    FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_SECONDS_MAX, LARGE_FRAME_CONTENDED_SECONDS_MAX,
+    LOGIN_SECONDS_MAX, OUTPUT_STALL_SECONDS_MAX, RECEIVE_BYTES_PER_SECOND_MIN,
+    REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX,
 };
 use borzoi_types::{Duration, Mono};
 use borzoi_wire::frame::FrameSizeFault;
@@ -56,7 +57,7 @@ pub enum EndReason {
         bytes: usize,
     },
     /// The core decided.
-    #[error("closed by the server: {0:?}")]
+    #[error("closed by the server: {0}")]
     Core(CloseReason),
     /// The socket failed.
     #[error("{0}")]
@@ -89,6 +90,8 @@ pub enum Receiving {
     HeldUp,
     /// Within a piece of a frame, of so many bytes, since then.
     Frame(Mono, usize),
+    /// The same of a frame that takes room which other large frames may wait for.
+    Large(Mono, usize),
 }
 
 /// A connection.
@@ -107,6 +110,8 @@ pub struct Connection {
     receiving: Cell<Receiving>,
     ended: RefCell<Option<EndReason>>,
     ending: Notify,
+    /// Whether the core has not been told yet that it is closed.
+    pub is_open: Cell<bool>,
     /// Replies that wait.
     pub output: RefCell<Output>,
 }
@@ -132,6 +137,7 @@ impl Connection {
             receiving: Cell::new(Receiving::Idle(now)),
             ended: RefCell::default(),
             ending: Notify::new(),
+            is_open: Cell::new(true),
             output: RefCell::default(),
         })
     }
@@ -207,16 +213,24 @@ impl Connection {
         }
     }
 
-    /// The time limit that the peer has broken, if any.
+    /// The time limit that the peer has broken, if any. `contended` says that large frames of
+    /// others wait for room.
     #[must_use]
-    pub fn overdue(&self, now: Mono) -> Option<EndReason> {
+    pub fn overdue(&self, now: Mono, contended: bool) -> Option<EndReason> {
         let output = self.output.borrow();
         let stalled = |since| now.since(since) > Duration::from_secs(OUTPUT_STALL_SECONDS_MAX);
         if output.waiting_since.is_some_and(stalled) {
             return Some(EndReason::OutputStalled { bytes: output.bytes() });
         }
         match self.receiving.get() {
-            Receiving::Frame(since, bytes) => {
+            Receiving::Large(since, bytes)
+                if contended
+                    && now.since(since)
+                        > Duration::from_secs(LARGE_FRAME_CONTENDED_SECONDS_MAX) =>
+            {
+                Some(EndReason::FrameTooSlow { bytes })
+            }
+            Receiving::Frame(since, bytes) | Receiving::Large(since, bytes) => {
                 let seconds = FRAME_SECONDS_MAX + bytes as u64 / RECEIVE_BYTES_PER_SECOND_MIN;
                 let late = now.since(since) > Duration::from_secs(seconds);
                 late.then_some(EndReason::FrameTooSlow { bytes })

@@ -4,7 +4,9 @@
 //! the line; after that the connection is closed.
 
 use borzoi_types::Mono;
-use borzoi_types::limits::OUTPUT_BYTES_PER_CONNECTION_MAX;
+use borzoi_types::limits::{
+    OUTPUT_BYTES_PER_CONNECTION_MAX, OUTPUT_HOLD_BYTES, OUTPUT_TAKEN_BYTES,
+};
 use bytes::{Buf as _, Bytes};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -18,6 +20,10 @@ const SLICES_MAX: usize = 64;
 pub struct Output {
     parts: VecDeque<Bytes>,
     bytes: usize,
+    /// Bytes queued since [`Output::is_taken`] last said so.
+    since_taken: usize,
+    /// Bytes that the socket has taken since [`Output::take_written`].
+    written: usize,
     /// When the peer last took something, while something waits.
     pub waiting_since: Option<Mono>,
     /// Whether a task waits for the socket to take more.
@@ -29,11 +35,27 @@ impl Output {
     pub fn push(&mut self, parts: Vec<Bytes>) -> bool {
         for part in parts {
             self.bytes += part.len();
+            self.since_taken += part.len();
             if !part.is_empty() {
                 self.parts.push_back(part);
             }
         }
         self.bytes <= OUTPUT_BYTES_PER_CONNECTION_MAX
+    }
+
+    /// Whether much was queued and most of it is gone; says so once. The core holds requests back
+    /// until then.
+    pub fn is_taken(&mut self) -> bool {
+        let taken = self.since_taken >= OUTPUT_HOLD_BYTES && self.bytes <= OUTPUT_TAKEN_BYTES;
+        if taken {
+            self.since_taken = 0;
+        }
+        taken
+    }
+
+    /// Bytes that the socket has taken since the last call.
+    pub fn take_written(&mut self) -> usize {
+        std::mem::take(&mut self.written)
     }
 
     /// Bytes waiting.
@@ -72,6 +94,7 @@ impl Output {
 
     fn written(&mut self, mut written: usize, now: Mono) {
         self.bytes -= written;
+        self.written += written;
         self.waiting_since = Some(now);
         while written > 0 {
             let first = self.parts.front_mut().expect("no more was written than waits");

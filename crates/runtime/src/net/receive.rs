@@ -101,7 +101,12 @@ impl Receiver {
             if frame.len() >= piece_end {
                 piece_end = (frame.len() + PIECE_BYTES).min(size);
                 let piece = piece_end - frame.len();
-                connection.receiving(Receiving::Frame(clock.mono(), piece));
+                let (now, large) = (clock.mono(), size >= LARGE_FRAME_BYTES_MIN);
+                connection.receiving(if large {
+                    Receiving::Large(now, piece)
+                } else {
+                    Receiving::Frame(now, piece)
+                });
             }
             let missing = size - frame.len();
             match connection.socket.try_read_buf(&mut (&mut frame).limit(missing)) {

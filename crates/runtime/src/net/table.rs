@@ -8,6 +8,7 @@ use super::connection::{Connection, EndReason};
 use super::receive::Receiver;
 use crate::budget::Budgets;
 use crate::clock::Clock;
+use crate::figures::{ShellCounters, count};
 use crate::inbox::{Inbox, NewConnection};
 use borzoi_shard::event::CloseReason;
 use borzoi_shard::{ConnectionId, Event, Transport};
@@ -34,6 +35,8 @@ pub struct Ports {
     pub inbox: Arc<Inbox>,
     /// Bytes that may be accepted.
     pub ingest: Rc<Budgets>,
+    /// What is counted here.
+    pub counters: Arc<ShellCounters>,
     clock: Clock,
     buffers: RefCell<Buffers>,
     connections: RefCell<BTreeMap<ConnectionId, Rc<Connection>>>,
@@ -43,6 +46,18 @@ impl Ports {
     /// The connection of this number, while it lives.
     pub fn connection(&self, id: ConnectionId) -> Option<Rc<Connection>> {
         self.connections.borrow().get(&id).cloned()
+    }
+
+    /// Writes what the socket takes now; whether everything is written. Tells the core when the
+    /// client has taken much.
+    fn write(&self, connection: &Connection) -> io::Result<bool> {
+        let mut output = connection.output.borrow_mut();
+        let done = output.write(&connection.socket, self.clock.mono());
+        count(&self.counters.bytes_sent, output.take_written());
+        if output.is_taken() && connection.is_open.get() {
+            self.deliver(Event::OutputTaken { connection: connection.id });
+        }
+        done
     }
 
     fn deliver(&self, event: Event) {
@@ -61,11 +76,12 @@ pub struct Connections {
 impl Connections {
     /// No connections.
     #[must_use]
-    pub fn new(inbox: Arc<Inbox>, clock: Clock) -> Self {
+    pub fn new(inbox: Arc<Inbox>, clock: Clock, counters: Arc<ShellCounters>) -> Self {
         let ports = Ports {
             events: RefCell::default(),
             inbox,
             ingest: Budgets::new(INGEST_SMALL_BYTES_PER_SHARD_MAX, INGEST_BYTES_PER_SHARD_MAX),
+            counters,
             clock,
             buffers: RefCell::default(),
             connections: RefCell::default(),
@@ -94,6 +110,7 @@ impl Connections {
         assert!(before.is_none(), "connection numbers are never reused");
         tracing::debug!(connection = id.0, peer = %new.peer, "connected");
         let peer = new.peer.to_string();
+        count(&self.ports.counters.connections_opened, 1);
         self.ports.deliver(Event::ConnectionOpened {
             connection: id,
             peer,
@@ -132,15 +149,14 @@ impl Connections {
 
     /// Writes the replies of this turn as far as the sockets take them.
     pub fn flush(&mut self) {
-        let now = self.ports.clock.mono();
         for connection in self.fresh.drain(..) {
-            let mut output = connection.output.borrow_mut();
-            match output.write(&connection.socket, now) {
+            match self.ports.write(&connection) {
                 Ok(true) => {}
                 Ok(false) => {
+                    let mut output = connection.output.borrow_mut();
                     if !std::mem::replace(&mut output.has_writer, true) {
                         drop(output);
-                        tokio::task::spawn_local(write(connection, self.ports.clock));
+                        tokio::task::spawn_local(write(connection, self.ports.clone()));
                     }
                 }
                 Err(error) => connection.end(error.into()),
@@ -150,9 +166,9 @@ impl Connections {
 
     /// Ends the connections that broke a time limit.
     pub fn sweep(ports: &Ports) {
-        let now = ports.clock.mono();
+        let (now, contended) = (ports.clock.mono(), ports.ingest.is_contended());
         for connection in ports.connections.borrow().values() {
-            if let Some(reason) = connection.overdue(now) {
+            if let Some(reason) = connection.overdue(now, contended) {
                 connection.end(reason);
             }
         }
@@ -165,7 +181,7 @@ impl Connections {
             self.ports.connections.borrow().values().cloned().collect();
         let all = async {
             for connection in connections {
-                let _ = written(&connection, &self.ports.clock).await;
+                let _ = written(&connection, &self.ports).await;
             }
         };
         let _ = tokio::time::timeout(limit, all).await;
@@ -181,7 +197,11 @@ async fn serve(connection: Rc<Connection>, ports: Rc<Ports>) {
             loop {
                 let next = receiver.next(&connection, &ports.clock, &ports.ingest, &ports.buffers);
                 match next.await {
-                    Ok(frame) => ports.deliver(Event::Frame { connection: id, frame }),
+                    Ok(frame) => {
+                        count(&ports.counters.frames_received, 1);
+                        count(&ports.counters.bytes_received, frame.len());
+                        ports.deliver(Event::Frame { connection: id, frame });
+                    }
                     Err(reason) => return reason,
                 }
             }
@@ -195,13 +215,16 @@ async fn serve(connection: Rc<Connection>, ports: Rc<Ports>) {
     if reason.is_ordinary() {
         tracing::debug!(connection = id.0, peer = %connection.peer, %reason, "disconnected");
     } else {
+        count(&ports.counters.connections_cut, 1);
         tracing::warn!(connection = id.0, peer = %connection.peer, %reason, "disconnected");
     }
     connection.forget_charges(&ports.ingest);
+    count(&ports.counters.connections_closed, 1);
+    connection.is_open.set(false);
     ports.deliver(Event::ConnectionClosed { connection: id });
     if matches!(reason, EndReason::Core(_)) {
         // The answer to a frame that is still on its way must not cost the notice.
-        let _ = tokio::time::timeout(FAREWELL, farewell(&connection, &ports.clock)).await;
+        let _ = tokio::time::timeout(FAREWELL, farewell(&connection, &ports)).await;
     }
     // A task that waits for this socket to take more output ends with an error now.
     let _ = rustix::net::shutdown(&connection.socket, rustix::net::Shutdown::Both);
@@ -209,17 +232,16 @@ async fn serve(connection: Rc<Connection>, ports: Rc<Ports>) {
 }
 
 /// Writes what is queued, whenever the socket takes more.
-async fn write(connection: Rc<Connection>, clock: Clock) {
-    if let Err(error) = written(&connection, &clock).await {
+async fn write(connection: Rc<Connection>, ports: Rc<Ports>) {
+    if let Err(error) = written(&connection, &ports).await {
         connection.end(error.into());
     }
     connection.output.borrow_mut().has_writer = false;
 }
 
-async fn written(connection: &Connection, clock: &Clock) -> io::Result<()> {
+async fn written(connection: &Connection, ports: &Ports) -> io::Result<()> {
     loop {
-        let done = connection.output.borrow_mut().write(&connection.socket, clock.mono())?;
-        if done {
+        if ports.write(connection)? {
             return Ok(());
         }
         connection.socket.writable().await?;
@@ -228,8 +250,8 @@ async fn written(connection: &Connection, clock: &Clock) -> io::Result<()> {
 
 /// Sends what is queued, says that nothing follows, and lets the peer read it: a socket that is
 /// closed with unread bytes would reset the connection and take the last reply along.
-async fn farewell(connection: &Connection, clock: &Clock) -> io::Result<()> {
-    written(connection, clock).await?;
+async fn farewell(connection: &Connection, ports: &Ports) -> io::Result<()> {
+    written(connection, ports).await?;
     rustix::net::shutdown(&connection.socket, rustix::net::Shutdown::Write)?;
     let mut scrap = vec![0; 16 * 1024];
     let read = async {

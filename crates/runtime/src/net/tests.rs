@@ -8,9 +8,9 @@ use crate::inbox::{Inbox, NewConnection};
 use borzoi_shard::event::CloseReason;
 use borzoi_shard::{ConnectionId, Event};
 use borzoi_types::limits::{
-    FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_SECONDS_MAX, LOGIN_SECONDS_MAX,
-    OUTPUT_BYTES_PER_CONNECTION_MAX, OUTPUT_STALL_SECONDS_MAX,
-    REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX,
+    FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_SECONDS_MAX,
+    LARGE_FRAME_CONTENDED_SECONDS_MAX, LOGIN_SECONDS_MAX, OUTPUT_BYTES_PER_CONNECTION_MAX,
+    OUTPUT_HOLD_BYTES, OUTPUT_STALL_SECONDS_MAX, REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX,
 };
 use borzoi_types::{Duration, Mono};
 use bytes::{Bytes, BytesMut};
@@ -30,7 +30,11 @@ struct Stage {
 impl Stage {
     async fn set() -> Self {
         Self {
-            connections: Connections::new(Arc::new(Inbox::default()), Clock::start()),
+            connections: Connections::new(
+                Arc::new(Inbox::default()),
+                Clock::start(),
+                Arc::default(),
+            ),
             listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
             admission: Admission::new(1),
             opened: 0,
@@ -209,6 +213,32 @@ fn a_reader_that_does_not_read_is_closed_at_the_byte_cap() {
 }
 
 #[test]
+fn the_core_is_told_once_when_a_client_has_taken_much() {
+    on_stage(async {
+        let mut stage = Stage::set().await;
+        let (mut client, id) = stage.connect().await;
+        let half = Bytes::from(vec![1; OUTPUT_HOLD_BYTES / 2]);
+        let mut sink = vec![0; OUTPUT_HOLD_BYTES / 2];
+        stage.connections.reply(id, vec![half.clone()]);
+        stage.connections.flush();
+        client.read_exact(&mut sink).await.unwrap();
+        stage.nothing().await;
+        stage.connections.reply(id, vec![half]);
+        stage.connections.flush();
+        client.read_exact(&mut sink).await.unwrap();
+        let event = stage.event().await;
+        assert!(
+            matches!(event, Event::OutputTaken { connection } if connection == id),
+            "{event:?}"
+        );
+        stage.nothing().await;
+        let counters = &stage.connections.ports().counters;
+        let sent = counters.bytes_sent.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(sent, OUTPUT_HOLD_BYTES as u64);
+    });
+}
+
+#[test]
 fn a_close_by_the_core_lets_the_queued_notice_through_despite_unread_input() {
     on_stage(async {
         let mut stage = Stage::set().await;
@@ -256,22 +286,29 @@ fn seconds(seconds: u64) -> Mono {
 fn each_time_limit_names_itself_and_none_runs_while_the_server_holds_the_reader_up() {
     on_stage(async {
         let (connection, _client) = lone_connection().await;
-        assert!(connection.overdue(seconds(LOGIN_SECONDS_MAX)).is_none());
-        let end = connection.overdue(seconds(LOGIN_SECONDS_MAX + 1));
+        assert!(connection.overdue(seconds(LOGIN_SECONDS_MAX), false).is_none());
+        let end = connection.overdue(seconds(LOGIN_SECONDS_MAX + 1), false);
         assert!(matches!(end, Some(EndReason::NotLoggedIn)));
         connection.set_frame_limit(FRAME_BYTES_MAX);
-        assert!(connection.overdue(seconds(100_000)).is_none(), "idle for ever once logged in");
+        let end = connection.overdue(seconds(100_000), false);
+        assert!(end.is_none(), "idle for ever once logged in");
         connection.receiving(Receiving::Frame(Mono(0), 256));
-        assert!(connection.overdue(seconds(FRAME_SECONDS_MAX)).is_none());
-        let end = connection.overdue(seconds(FRAME_SECONDS_MAX + 1));
+        assert!(connection.overdue(seconds(FRAME_SECONDS_MAX), false).is_none());
+        let end = connection.overdue(seconds(FRAME_SECONDS_MAX + 1), false);
         assert!(matches!(end, Some(EndReason::FrameTooSlow { bytes: 256 })));
         connection.receiving(Receiving::Frame(Mono(0), FRAME_BYTES_MAX));
-        assert!(connection.overdue(seconds(FRAME_SECONDS_MAX + 1)).is_none());
-        assert!(connection.overdue(seconds(100_000)).is_some());
+        assert!(connection.overdue(seconds(FRAME_SECONDS_MAX + 1), false).is_none());
+        assert!(connection.overdue(seconds(100_000), false).is_some());
+        let contended = seconds(LARGE_FRAME_CONTENDED_SECONDS_MAX + 1);
+        assert!(connection.overdue(contended, true).is_none(), "small frames take no such room");
+        connection.receiving(Receiving::Large(Mono(0), 256 * 1024));
+        assert!(connection.overdue(contended, false).is_none());
+        assert!(connection.overdue(seconds(LARGE_FRAME_CONTENDED_SECONDS_MAX), true).is_none());
+        assert!(connection.overdue(contended, true).is_some());
         connection.receiving(Receiving::HeldUp);
-        assert!(connection.overdue(seconds(100_000)).is_none());
+        assert!(connection.overdue(seconds(100_000), false).is_none());
         connection.output.borrow_mut().waiting_since = Some(Mono(0));
-        let end = connection.overdue(seconds(OUTPUT_STALL_SECONDS_MAX + 1));
+        let end = connection.overdue(seconds(OUTPUT_STALL_SECONDS_MAX + 1), false);
         assert!(matches!(end, Some(EndReason::OutputStalled { .. })));
     });
 }

@@ -9,12 +9,14 @@
 //! - every request is answered exactly once through the shard's inbox.
 
 use crate::disk::FileDisk;
+use crate::figures::ShellCounters;
 use crate::inbox::{Inbox, PanicAlarm};
 use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskResult, DiskTicket, FileName, execute};
 use borzoi_types::ShardId;
 use borzoi_types::limits::{DISK_POOL_THREADS, JOURNAL_WRITERS};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 struct Job {
     ticket: DiskTicket,
@@ -60,14 +62,20 @@ impl DiskThreads {
     ///
     /// # Errors
     /// When the system refuses to start a thread.
-    pub fn start(shard: ShardId, disk: &FileDisk, inbox: &Arc<Inbox>) -> std::io::Result<Self> {
+    pub fn start(
+        shard: ShardId,
+        disk: &FileDisk,
+        inbox: &Arc<Inbox>,
+        counters: &Arc<ShellCounters>,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut threads = Vec::new();
-        let mut start = |name: String, work: fn(&Shared, &mut FileDisk, &Inbox)| {
+        let mut start = |name: String, work: fn(&Shared, &mut FileDisk, &Inbox, &ShellCounters)| {
             let (shared, mut disk, inbox) = (shared.clone(), disk.clone(), inbox.clone());
+            let counters = counters.clone();
             let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _alarm = PanicAlarm::new(inbox.clone(), name);
-                work(&shared, &mut disk, &inbox);
+                work(&shared, &mut disk, &inbox, &counters);
             })?;
             threads.push(thread);
             Ok::<(), std::io::Error>(())
@@ -192,9 +200,11 @@ impl Work {
     }
 }
 
-fn write_journal(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox) {
+fn write_journal(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox, counters: &ShellCounters) {
     while let Some((number, job)) = shared.wait_for(&shared.writer, Work::next_write) {
+        let began = Instant::now();
         let result = execute(disk, &job.request);
+        counters.journal_writes.record_since(began);
         let mut work = shared.lock();
         work.writes_ahead.insert(number, (job.ticket, result));
         let before = work.writes_done;
@@ -211,7 +221,7 @@ fn write_journal(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox) {
     }
 }
 
-fn flush_journal(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox) {
+fn flush_journal(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox, counters: &ShellCounters) {
     let next = |work: &mut Work| {
         let (after, _) = work.flushes.front()?;
         if *after > work.writes_done {
@@ -220,14 +230,18 @@ fn flush_journal(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox) {
         work.flushes.pop_front().map(|(_, job)| job)
     };
     while let Some(job) = shared.wait_for(&shared.flusher, next) {
+        let began = Instant::now();
         let result = execute(disk, &job.request);
+        counters.journal_flushes.record_since(began);
         inbox.disk(job.ticket, result);
     }
 }
 
-fn work_in_pool(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox) {
+fn work_in_pool(shared: &Shared, disk: &mut FileDisk, inbox: &Inbox, counters: &ShellCounters) {
     while let Some(job) = shared.wait_for(&shared.pool, Work::next_in_pool) {
+        let began = Instant::now();
         let result = execute(disk, &job.request);
+        counters.pool_requests.record_since(began);
         let more = shared.lock().leave_pool(job.request.file());
         if more {
             shared.pool.notify_one();
@@ -244,7 +258,7 @@ mod tests {
     use borzoi_storage::disk::DiskOutcome;
     use borzoi_types::{LogId, Op};
     use bytes::Bytes;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     fn collect(inbox: &Inbox, count: usize) -> Vec<(DiskTicket, DiskOutcome)> {
         let until = Instant::now() + Duration::from_secs(20);
@@ -265,7 +279,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (disk, _) = FileDisk::open(directory.path(), &FileDiskOptions::default()).unwrap();
         let inbox = Arc::new(Inbox::default());
-        let threads = DiskThreads::start(ShardId(0), &disk, &inbox).unwrap();
+        let threads = DiskThreads::start(ShardId(0), &disk, &inbox, &Arc::default()).unwrap();
         let files: Vec<FileName> =
             (0..4).map(|op| FileName::Checkpoint { log: LogId(1), op: Op(op) }).collect();
         let mut ticket = 0;

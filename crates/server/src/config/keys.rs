@@ -3,8 +3,9 @@
 //! One table serves the file, the environment, the flags, the error messages and the file with
 //! the effective values, so that a key exists everywhere or nowhere.
 
+use super::secrets::EncryptionKeys;
 use super::values::{duration, size, truth, whole};
-use super::{LogFormat, Settings, Shards};
+use super::{HTTP_ADDRESS_AUTO, LogFormat, Settings, Shards};
 use borzoi_types::Durability;
 use borzoi_types::limits::{
     JOURNAL_FILE_BYTES, LANES_MAX, OFFSET_RESERVATION_LEASE_MAX, SHARDS_MAX,
@@ -87,6 +88,23 @@ pub const KEYS: &[Key] = &[
             assign(&mut to.tcp_advertised_address, valid.then(|| value.to_owned()))
         },
         show: |from| text(&from.tcp_advertised_address),
+    },
+    Key {
+        path: "http.enabled",
+        alias: Some("IGGY_HTTP_ENABLED"),
+        allowed: "true or false",
+        set: |to, value| assign(&mut to.http_enabled, truth(value)),
+        show: |from| toml::Value::Boolean(from.http_enabled),
+    },
+    Key {
+        path: "http.address",
+        alias: Some("IGGY_HTTP_ADDRESS"),
+        allowed: "auto, or a host or address and a port, as in 127.0.0.1:3000",
+        set: |to, value| {
+            let valid = value == HTTP_ADDRESS_AUTO || is_address(value);
+            assign(&mut to.http_address, valid.then(|| value.to_owned()))
+        },
+        show: |from| text(&from.http_address),
     },
     Key {
         path: "node.shards",
@@ -218,6 +236,35 @@ pub const KEYS: &[Key] = &[
         show: |from| number(from.cache_bytes_per_shard),
     },
     Key {
+        path: "encryption.enabled",
+        alias: Some("IGGY_SYSTEM_ENCRYPTION_ENABLED"),
+        allowed: "true or false",
+        set: |to, value| assign(&mut to.encryption_enabled, truth(value)),
+        show: |from| toml::Value::Boolean(from.encryption_enabled),
+    },
+    Key {
+        path: "encryption.keys",
+        alias: Some("IGGY_SYSTEM_ENCRYPTION_KEY"),
+        allowed: "keys such as 1:<base64 of 32 bytes>, separated by commas, each number once",
+        set: |to, value| assign(&mut to.encryption_keys, EncryptionKeys::parse(value)),
+        // Secrets are never shown.
+        show: |_| text(""),
+    },
+    Key {
+        path: "encryption.keys_file",
+        alias: None,
+        allowed: "empty, or a path",
+        set: |to, value| assign(&mut to.encryption_keys_file, Some(PathBuf::from(value))),
+        show: |from| text(from.encryption_keys_file.display()),
+    },
+    Key {
+        path: "encryption.active_key",
+        alias: None,
+        allowed: "0, or the number of a key that is given",
+        set: |to, value| assign(&mut to.encryption_active_key, whole(value)),
+        show: |from| number(u64::from(from.encryption_active_key)),
+    },
+    Key {
         path: "log.level",
         alias: Some("IGGY_SYSTEM_LOGGING_LEVEL"),
         allowed: "error, warn, info, debug, trace, or a filter such as info,borzoi_runtime=debug",
@@ -245,7 +292,64 @@ pub const KEYS: &[Key] = &[
             LogFormat::Json => text("json"),
         },
     },
+    Key {
+        path: "log.files",
+        alias: Some("IGGY_SYSTEM_LOGGING_FILE_ENABLED"),
+        allowed: "true or false",
+        set: |to, value| assign(&mut to.log_files, truth(value)),
+        show: |from| toml::Value::Boolean(from.log_files),
+    },
+    Key {
+        path: "log.directory",
+        alias: Some("IGGY_SYSTEM_LOGGING_PATH"),
+        allowed: "a path",
+        set: |to, value| {
+            let path = (!value.is_empty()).then(|| PathBuf::from(value));
+            assign(&mut to.log_directory, path)
+        },
+        show: |from| text(from.log_directory.display()),
+    },
+    Key {
+        path: "log.file_size_max",
+        alias: Some("IGGY_SYSTEM_LOGGING_MAX_FILE_SIZE"),
+        allowed: "0, or a size of at least 64 KiB",
+        set: |to, value| assign(&mut to.log_file_bytes_max, log_size(value)),
+        show: |from| number(from.log_file_bytes_max),
+    },
+    Key {
+        path: "log.file_age_max",
+        alias: None,
+        allowed: "a duration of at least 1 s",
+        set: |to, value| assign(&mut to.log_file_age_max, log_age(value)),
+        show: |from| text(format!("{} s", from.log_file_age_max.as_secs())),
+    },
+    Key {
+        path: "log.total_size_max",
+        alias: Some("IGGY_SYSTEM_LOGGING_MAX_TOTAL_SIZE"),
+        allowed: "0, or a size of at least 64 KiB that is not below log.file_size_max",
+        set: |to, value| assign(&mut to.log_total_bytes_max, log_size(value)),
+        show: |from| number(from.log_total_bytes_max),
+    },
+    Key {
+        path: "log.retention",
+        alias: Some("IGGY_SYSTEM_LOGGING_RETENTION"),
+        allowed: "a duration of at least 1 s",
+        set: |to, value| assign(&mut to.log_retention, log_age(value)),
+        show: |from| text(format!("{} s", from.log_retention.as_secs())),
+    },
 ];
+
+/// Below this a log is put aside all the time.
+const LOG_BYTES_MIN: u64 = 64 * 1024;
+
+/// A limit on log files; 0 is none.
+fn log_size(value: &str) -> Option<u64> {
+    size(value).filter(|bytes| *bytes == 0 || *bytes >= LOG_BYTES_MIN)
+}
+
+fn log_age(value: &str) -> Option<std::time::Duration> {
+    duration(value).filter(|span| span.as_secs() >= 1)
+}
 
 /// Length of a range of cores such as `0..4`.
 fn range(value: &str) -> Option<u16> {

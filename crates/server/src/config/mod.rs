@@ -4,8 +4,14 @@
 //! value, where it came from and what is allowed. The default file is the only place where
 //! defaults are written down.
 
+mod dotenv;
 mod keys;
+mod replaced;
+mod secrets;
 mod values;
+
+pub use dotenv::extend as read_variables_file;
+pub use secrets::EncryptionKeys;
 
 use borzoi_types::Durability;
 use keys::{KEYS, find};
@@ -18,8 +24,9 @@ pub const DEFAULT_FILE: &str = include_str!("../default.toml");
 
 /// Variables of Borzoi that are no keys: read elsewhere in the server, by the client commands of
 /// the same binary, or by tests.
-const OTHER_VARIABLES: [&str; 7] = [
+const OTHER_VARIABLES: [&str; 8] = [
     "BORZOI_CONFIG_PATH",
+    "BORZOI_ENV_PATH",
     "BORZOI_ROOT_USERNAME",
     "BORZOI_ROOT_PASSWORD",
     "BORZOI_ADDRESS",
@@ -30,7 +37,13 @@ const OTHER_VARIABLES: [&str; 7] = [
 /// Beginning of further variables of tests.
 const TEST_PREFIX: &str = "BORZOI_TEST_";
 /// Variables of the reference system that are read elsewhere.
-const OTHER_ALIASES: [&str; 2] = ["IGGY_ROOT_USERNAME", "IGGY_ROOT_PASSWORD"];
+const OTHER_ALIASES: [&str; 3] = ["IGGY_ROOT_USERNAME", "IGGY_ROOT_PASSWORD", "IGGY_ENV_PATH"];
+/// Value of `http.address` that leaves the choice to the server.
+const HTTP_ADDRESS_AUTO: &str = "auto";
+/// Where HTTP is served unless configured: the reference system's port.
+const HTTP_ADDRESS_DEFAULT: &str = "127.0.0.1:3000";
+/// Keys whose values are secret: not shown in error messages.
+const SECRET_KEYS: [&str; 1] = ["encryption.keys"];
 
 /// How many shards a node has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +74,10 @@ pub struct Settings {
     pub tcp_address: String,
     /// `tcp.advertised_address`
     pub tcp_advertised_address: String,
+    /// `http.enabled`
+    pub http_enabled: bool,
+    /// `http.address`; see [`Settings::http_bind_address`]
+    pub http_address: String,
     /// `node.shards`
     pub shards: Shards,
     /// `cluster.name`
@@ -87,8 +104,28 @@ pub struct Settings {
     pub cache_bytes_per_shard: u64,
     /// `log.level`
     pub log_level: String,
+    /// `encryption.enabled`
+    pub encryption_enabled: bool,
+    /// `encryption.keys`, and those of `encryption.keys_file`
+    pub encryption_keys: EncryptionKeys,
+    /// `encryption.keys_file`; empty for none
+    pub encryption_keys_file: PathBuf,
+    /// `encryption.active_key`; see [`Settings::encrypting_key`]
+    pub encryption_active_key: u32,
     /// `log.format`
     pub log_format: LogFormat,
+    /// `log.files`
+    pub log_files: bool,
+    /// `log.directory`
+    pub log_directory: PathBuf,
+    /// `log.file_size_max`, bytes; 0 for no limit
+    pub log_file_bytes_max: u64,
+    /// `log.file_age_max`
+    pub log_file_age_max: Duration,
+    /// `log.total_size_max`, bytes; 0 for no limit
+    pub log_total_bytes_max: u64,
+    /// `log.retention`
+    pub log_retention: Duration,
 }
 
 /// Why the configuration is refused.
@@ -132,6 +169,22 @@ pub enum ConfigError {
         /// What is allowed.
         allowed: &'static str,
     },
+    /// A variable of the reference system that became a topic option there.
+    #[error("variable {variable} is not supported: use {instead}")]
+    Replaced {
+        /// The variable.
+        variable: String,
+        /// What to use instead.
+        instead: &'static str,
+    },
+    /// A line of a file of variables that is none.
+    #[error("file of variables {path}, line {line}: expected NAME=value")]
+    EnvironmentLine {
+        /// The file.
+        path: String,
+        /// Its line, from 1.
+        line: usize,
+    },
 }
 
 /// Where values come from, besides the default file.
@@ -153,7 +206,8 @@ impl Settings {
     pub fn load(sources: &Sources) -> Result<(Self, Vec<String>), ConfigError> {
         let mut settings = Self::blank();
         settings.read_toml(DEFAULT_FILE, "the built-in defaults")?;
-        let from_environment = sources.environment.get("BORZOI_CONFIG_PATH").map(PathBuf::from);
+        let path = sources.environment.get("BORZOI_CONFIG_PATH").filter(|path| !path.is_empty());
+        let from_environment = path.map(PathBuf::from);
         if let Some(path) = sources.file.clone().or(from_environment) {
             settings.read_file(&path)?;
         }
@@ -161,10 +215,79 @@ impl Settings {
         for (key, value, flag) in &sources.flags {
             settings.set(key, value, &format!("flag {flag}"))?;
         }
+        settings.read_keys_file()?;
+        settings.check_together()?;
         Ok((settings, warnings))
     }
 
-    /// The effective values as a file. It holds no secrets: no key is one.
+    /// Where HTTP is to be served; none if it is not.
+    #[must_use]
+    pub fn http_bind_address(&self) -> Option<&str> {
+        let tcp_is_free = self.tcp_address.ends_with(":0");
+        match self.http_address.as_str() {
+            _ if !self.http_enabled => None,
+            HTTP_ADDRESS_AUTO if tcp_is_free => Some("127.0.0.1:0"),
+            HTTP_ADDRESS_AUTO => Some(HTTP_ADDRESS_DEFAULT),
+            address => Some(address),
+        }
+    }
+
+    /// Where log files are kept; none if there are none.
+    #[must_use]
+    pub fn log_files_in(&self) -> Option<PathBuf> {
+        self.log_files.then(|| self.data_directory.join(&self.log_directory))
+    }
+
+    /// Number of the key that new messages are encrypted with; none if they are not.
+    #[must_use]
+    pub fn encrypting_key(&self) -> Option<u32> {
+        let highest = self.encryption_keys.0.last_key_value().map(|(number, _)| *number);
+        let active = (self.encryption_active_key != 0).then_some(self.encryption_active_key);
+        self.encryption_enabled.then_some(active.or(highest)).flatten()
+    }
+
+    fn read_keys_file(&mut self) -> Result<(), ConfigError> {
+        if self.encryption_keys_file.as_os_str().is_empty() {
+            return Ok(());
+        }
+        let path = self.encryption_keys_file.display().to_string();
+        let text = std::fs::read_to_string(&self.encryption_keys_file)
+            .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
+        let keys = self.encryption_keys.with_file(&text);
+        self.encryption_keys = keys.ok_or_else(|| ConfigError::Value {
+            key: "encryption.keys_file",
+            value: path,
+            origin: "the file it names".to_owned(),
+            allowed: "lines such as 1:<base64 of 32 bytes>, each number once, also beside \
+                      encryption.keys",
+        })?;
+        Ok(())
+    }
+
+    /// What no single key can tell.
+    fn check_together(&self) -> Result<(), ConfigError> {
+        let refuse = |path: &str| {
+            let key = find(path).expect("a key of the table");
+            let value = match (key.show)(self) {
+                toml::Value::String(text) => text,
+                other => other.to_string(),
+            };
+            let origin = "all settings together".to_owned();
+            Err(ConfigError::Value { key: key.path, value, origin, allowed: key.allowed })
+        };
+        let (file, total) = (self.log_file_bytes_max, self.log_total_bytes_max);
+        if total != 0 && (file == 0 || total < file) {
+            return refuse("log.total_size_max");
+        }
+        if self.encryption_enabled
+            && !self.encrypting_key().is_some_and(|key| self.encryption_keys.0.contains_key(&key))
+        {
+            return refuse("encryption.active_key");
+        }
+        Ok(())
+    }
+
+    /// The effective values as a file. It holds no secrets: keys that are secret show nothing.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut root = toml::Table::new();
@@ -197,6 +320,8 @@ impl Settings {
             direct_io: false,
             tcp_address: String::new(),
             tcp_advertised_address: String::new(),
+            http_enabled: false,
+            http_address: String::new(),
             shards: Shards::Auto,
             cluster_name: String::new(),
             lanes_persisted: 0,
@@ -211,6 +336,16 @@ impl Settings {
             cache_bytes_per_shard: 0,
             log_level: String::new(),
             log_format: LogFormat::Human,
+            encryption_enabled: false,
+            encryption_keys: EncryptionKeys::default(),
+            encryption_keys_file: PathBuf::new(),
+            encryption_active_key: 0,
+            log_files: false,
+            log_directory: PathBuf::new(),
+            log_file_bytes_max: 0,
+            log_file_age_max: Duration::ZERO,
+            log_total_bytes_max: 0,
+            log_retention: Duration::ZERO,
         }
     }
 
@@ -263,7 +398,13 @@ impl Settings {
             }
             match KEYS.iter().find(|key| key.alias == Some(variable)) {
                 Some(key) => self.set(key.path, value, &format!("variable {variable}"))?,
-                None => warnings.push(format!("variable {variable} has no effect on Borzoi")),
+                None => match replaced::instead_of(variable) {
+                    Some(instead) => {
+                        let variable = variable.clone();
+                        return Err(ConfigError::Replaced { variable, instead });
+                    }
+                    None => warnings.push(format!("variable {variable} has no effect on Borzoi")),
+                },
             }
         }
         for (variable, value) in environment.iter().filter(|(_, value)| !value.is_empty()) {
@@ -291,11 +432,16 @@ impl Settings {
         };
         (key.set)(self, value.trim()).ok_or_else(|| ConfigError::Value {
             key: key.path,
-            value: value.to_owned(),
+            value: shown(path, value).to_owned(),
             origin: origin.to_owned(),
             allowed: key.allowed,
         })
     }
+}
+
+/// A value as error messages may show it.
+fn shown<'a>(path: &str, value: &'a str) -> &'a str {
+    if SECRET_KEYS.contains(&path) { "(hidden)" } else { value }
 }
 
 fn unknown(name: &str, origin: &str) -> ConfigError {

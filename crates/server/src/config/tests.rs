@@ -108,6 +108,10 @@ fn impossible_values_are_refused_naming_key_value_origin_and_what_is_allowed() {
         ("BORZOI_CHECKPOINT_INTERVAL", "5", "duration"),
         ("BORZOI_LOG_FORMAT", "xml", "human or json"),
         ("BORZOI_LOG_LEVEL", "=,=", "filter"),
+        ("BORZOI_LOG_FILE_SIZE_MAX", "65535", "64 KiB"),
+        ("BORZOI_LOG_FILE_AGE_MAX", "999 ms", "1 s"),
+        ("BORZOI_HTTP_ADDRESS", "3000", "port"),
+        ("BORZOI_HTTP_ENABLED", "maybe", "true or false"),
     ];
     for (variable, value, allowed) in cases {
         let message = refused(&sources(&[(variable, value)]));
@@ -119,15 +123,113 @@ fn impossible_values_are_refused_naming_key_value_origin_and_what_is_allowed() {
         ("BORZOI_PARTITION_OFFSET_RESERVATION_LEASE", "16777216"),
         ("BORZOI_NODE_SHARDS", "256"),
         ("BORZOI_LANES_PERSISTED", "512"),
+        ("BORZOI_LOG_FILE_SIZE_MAX", "64 KiB"),
+        ("BORZOI_LOG_FILE_AGE_MAX", "1 s"),
     ];
     load(&sources(&at_the_limit));
+}
+
+#[test]
+fn what_only_several_keys_together_make_impossible_is_refused() {
+    let message = refused(&sources(&[("BORZOI_LOG_TOTAL_SIZE_MAX", "1 MiB")]));
+    assert!(message.contains("log.total_size_max") && message.contains("1048576"), "{message}");
+    assert!(message.contains("not below log.file_size_max"), "{message}");
+    load(&sources(&[("BORZOI_LOG_TOTAL_SIZE_MAX", "64 MiB")]));
+    load(&sources(&[("BORZOI_LOG_TOTAL_SIZE_MAX", "0"), ("BORZOI_LOG_FILE_SIZE_MAX", "0")]));
+    let message = refused(&sources(&[("BORZOI_ENCRYPTION_ENABLED", "true")]));
+    assert!(message.contains("encryption.active_key"), "{message}");
+}
+
+const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+
+#[test]
+fn encryption_keys_are_never_shown_and_the_highest_is_used_unless_one_is_named() {
+    let secret = &KEY[..20];
+    let message = refused(&sources(&[("BORZOI_ENCRYPTION_KEYS", secret)]));
+    assert!(message.contains("encryption.keys = \"(hidden)\""), "{message}");
+    assert!(!message.contains(secret), "{message}");
+    let keys = format!("1:{KEY},4:{KEY}");
+    let enabled = ("BORZOI_ENCRYPTION_ENABLED", "true");
+    let settings = load(&sources(&[("BORZOI_ENCRYPTION_KEYS", &keys), enabled]));
+    assert_eq!(settings.encrypting_key(), Some(4));
+    assert!(!settings.to_toml().contains(KEY));
+    assert!(!format!("{settings:?}").contains(KEY));
+    let active = ("BORZOI_ENCRYPTION_ACTIVE_KEY", "1");
+    let settings = load(&sources(&[("BORZOI_ENCRYPTION_KEYS", &keys), enabled, active]));
+    assert_eq!(settings.encrypting_key(), Some(1));
+    let unknown = ("BORZOI_ENCRYPTION_ACTIVE_KEY", "2");
+    let message = refused(&sources(&[("BORZOI_ENCRYPTION_KEYS", &keys), enabled, unknown]));
+    assert!(message.contains("encryption.active_key = \"2\""), "{message}");
+    let settings = load(&sources(&[("IGGY_SYSTEM_ENCRYPTION_KEY", KEY)]));
+    assert_eq!(settings.encrypting_key(), None, "a key alone only lets old data be read");
+}
+
+#[test]
+fn a_file_of_keys_adds_to_the_keys_and_must_be_there_and_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("keys");
+    let file = ("BORZOI_ENCRYPTION_KEYS_FILE", path.to_str().unwrap());
+    assert!(refused(&sources(&[file])).contains("keys"));
+    std::fs::write(&path, format!("# spare\n3:{KEY}\n")).unwrap();
+    let settings = load(&sources(&[file, ("BORZOI_ENCRYPTION_KEYS", KEY)]));
+    assert_eq!(settings.encryption_keys.0.len(), 2);
+    std::fs::write(&path, format!("1:{KEY}\n")).unwrap();
+    let message = refused(&sources(&[file, ("BORZOI_ENCRYPTION_KEYS", KEY)]));
+    assert!(message.contains("encryption.keys_file") && !message.contains(KEY), "{message}");
+}
+
+#[test]
+fn http_takes_a_free_port_where_tcp_does_and_its_own_otherwise() {
+    let address = |variables: &[(&str, &str)]| -> Option<String> {
+        load(&sources(variables)).http_bind_address().map(str::to_owned)
+    };
+    assert_eq!(address(&[]).as_deref(), Some("127.0.0.1:3000"));
+    let free = ("BORZOI_TCP_ADDRESS", "127.0.0.1:0");
+    assert_eq!(address(&[free]).as_deref(), Some("127.0.0.1:0"));
+    assert_eq!(address(&[free, ("IGGY_HTTP_ADDRESS", "h:80")]).as_deref(), Some("h:80"));
+    assert_eq!(address(&[("IGGY_HTTP_ENABLED", "false")]), None);
+}
+
+#[test]
+fn variables_that_became_topic_options_refuse_the_start_naming_the_option() {
+    let message = refused(&sources(&[("IGGY_SYSTEM_SEGMENT_SIZE", "1 GiB")]));
+    assert!(message.contains("IGGY_SYSTEM_SEGMENT_SIZE"), "{message}");
+    assert!(message.contains("topic option segment_size"), "{message}");
+    let message = refused(&sources(&[("IGGY_SYSTEM_MESSAGE_DEDUPLICATION_ENABLED", "true")]));
+    assert!(message.contains("DEDUPLICATION"), "{message}");
+}
+
+#[test]
+fn every_alias_of_the_reference_system_sets_its_key() {
+    for key in KEYS {
+        let Some(alias) = key.alias else { continue };
+        let value = match key.path {
+            "data.directory" | "log.directory" => "elsewhere",
+            "tcp.address" | "http.address" => "h:1",
+            "cluster.name" => "other",
+            "encryption.keys" => KEY,
+            "log.level" => "debug",
+            "log.retention" | "retention.interval" => "1 h",
+            path if path.starts_with("log.") && path.ends_with("max") => "100 KiB",
+            path if path.ends_with("enabled") || path == "log.files" => "false",
+            _ => "3",
+        };
+        let small = ("BORZOI_LOG_FILE_SIZE_MAX", "64 KiB");
+        let rest = [(alias, value), ("BORZOI_ENCRYPTION_ENABLED", "false"), small];
+        let variables = if key.path == "log.file_size_max" { &rest[..2] } else { &rest[..] };
+        let by_alias = load(&sources(variables));
+        let own = key.variable();
+        let mut with_own = variables.to_vec();
+        with_own[0] = (&own, value);
+        assert_eq!(by_alias, load(&sources(&with_own)), "{alias}");
+    }
 }
 
 #[test]
 fn variables_of_the_reference_system_are_read_or_warned_about() {
     let (settings, warnings) = Settings::load(&sources(&[
         ("IGGY_SYSTEM_PATH", "/data"),
-        ("IGGY_HTTP_ENABLED", "false"),
+        ("IGGY_QUIC_ENABLED", "false"),
         ("IGGY_ROOT_PASSWORD", "x"),
         ("IGGY_TCP_ADDRESS", ""),
         ("RUST_LOG", "debug"),
@@ -136,7 +238,7 @@ fn variables_of_the_reference_system_are_read_or_warned_about() {
     assert_eq!(settings.data_directory, PathBuf::from("/data"));
     assert_eq!(settings.log_level, "debug");
     assert_eq!(warnings.len(), 1);
-    assert!(warnings[0].contains("IGGY_HTTP_ENABLED"));
+    assert!(warnings[0].contains("IGGY_QUIC_ENABLED"));
     for (value, count) in [("2", 2), ("1..4", 3), ("all", 4), ("numa:nodes=0;cores=2", 4)] {
         let settings = load(&sources(&[("IGGY_SYSTEM_SHARDING_CPU_ALLOCATION", value)]));
         assert_eq!(settings.shard_count(8), count, "{value}");

@@ -255,6 +255,18 @@ impl Back {
         self.lanes.values()
     }
 
+    /// A lane hosted here.
+    #[must_use]
+    pub fn lane(&self, log: LogId) -> Option<&Lane> {
+        self.lanes.get(&log)
+    }
+
+    /// Shard 0: the metadata log.
+    #[must_use]
+    pub const fn metadata_log(&self) -> Option<&MetadataLog> {
+        self.metadata.as_ref()
+    }
+
     /// What the logs share: journal, cache, parking.
     #[must_use]
     pub fn shared(&self) -> &Shared {

@@ -6,6 +6,7 @@ use super::serving::ServedRead;
 use super::transfer::Wish;
 use super::{BackOutput, MetadataCommit};
 use crate::event::{Effect, FatalError, LogEntry, LogLevel, LogRecord, ShardMessage};
+use crate::figures::TroubleCounters;
 use crate::lane::api::{LaneReply, LaneRequest, Origin};
 use crate::lane::reads::WaitingRead;
 use crate::options::ShardOptions;
@@ -103,6 +104,8 @@ pub struct Shared {
     pub no_space: Option<Backoff>,
     /// The wait that led to the attempt under way, so that the next one is longer.
     pub retrying: Option<Backoff>,
+    /// What went wrong and was handled.
+    pub troubles: TroubleCounters,
     /// Set once: nothing is acknowledged any more.
     pub fatal: bool,
     /// The clean stop has begun: requests are refused.
@@ -210,6 +213,7 @@ impl Shared {
             confirmed: BTreeSet::new(),
             no_space: None,
             retrying: None,
+            troubles: TroubleCounters::default(),
             fatal: false,
             stopping: false,
             unwritten_bytes: 0,
@@ -299,6 +303,7 @@ impl Shared {
 
     /// Emits something for a human.
     pub fn log(&mut self, level: LogLevel, entry: LogEntry) {
+        self.troubles.note(&entry);
         self.effects.push(Effect::Log(LogRecord { level, entry }));
     }
 

@@ -7,6 +7,7 @@
 //! Invariants: slots are numbered without gaps; `bytes` is the sum over the slots; a connection
 //! that is closing starts nothing more.
 
+use super::tally::CommandIndex;
 use crate::event::{ConnectionId, Transport};
 use borzoi_metadata::UserKey;
 use borzoi_types::{ClientId, Mono, Op, SessionId};
@@ -56,6 +57,20 @@ enum SlotState {
 struct Slot {
     state: SlotState,
     bytes: usize,
+    command: CommandIndex,
+    /// When its frame came.
+    since: Mono,
+}
+
+/// An answer that may leave.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    /// Its parts.
+    pub(crate) parts: Vec<Bytes>,
+    /// What was asked.
+    pub(crate) command: CommandIndex,
+    /// When.
+    pub(crate) since: Mono,
 }
 
 /// What to start next.
@@ -84,6 +99,10 @@ pub(crate) struct Connection {
     pub(crate) login_deadline: Option<Mono>,
     /// Whether a close was asked for.
     pub(crate) closing: bool,
+    /// Bytes of answers at which nothing more is started until the client has taken them.
+    output_hold_bytes: usize,
+    /// Bytes of answers since the client was last known to have taken what was sent.
+    untaken: usize,
     slots: VecDeque<Slot>,
     first: u64,
     bytes: usize,
@@ -100,17 +119,37 @@ impl Connection {
             heard: now,
             login_deadline: Some(login_deadline),
             closing: false,
+            output_hold_bytes: usize::MAX,
+            untaken: 0,
             slots: VecDeque::new(),
             first: 0,
             bytes: 0,
         }
     }
 
+    /// The same, holding requests back when so many bytes of answers have not been taken.
+    pub(crate) fn holding_at(self, output_hold_bytes: usize) -> Self {
+        Self { output_hold_bytes, ..self }
+    }
+
+    /// The client has taken what was sent; whether requests were held back.
+    pub(crate) fn taken(&mut self) -> bool {
+        let held = self.is_held();
+        self.untaken = 0;
+        held
+    }
+
+    const fn is_held(&self) -> bool {
+        self.untaken >= self.output_hold_bytes
+    }
+
     /// Takes a slot for `frame`.
     pub(crate) fn queue(&mut self, frame: BytesMut) -> SlotId {
         let bytes = frame.len();
         self.bytes += bytes;
-        self.slots.push_back(Slot { state: SlotState::Queued(frame), bytes });
+        let command = CommandIndex::of_frame(&frame);
+        let (state, since) = (SlotState::Queued(frame), self.heard);
+        self.slots.push_back(Slot { state, bytes, command, since });
         SlotId(self.first + self.slots.len() as u64 - 1)
     }
 
@@ -127,7 +166,7 @@ impl Connection {
 
     /// The next request that may start, marked as running. `is_send` tells sends by their frame.
     pub(crate) fn start_next(&mut self, is_send: fn(&[u8]) -> bool) -> Option<Start> {
-        if self.closing {
+        if self.closing || self.is_held() {
             return None;
         }
         let mut only_sends_before = true;
@@ -171,12 +210,20 @@ impl Connection {
         if matches!(slot.state, SlotState::Answered(_)) {
             return false;
         }
+        let bytes: usize = parts.iter().map(Bytes::len).sum();
         slot.state = SlotState::Answered(parts);
+        self.untaken += bytes;
         true
     }
 
-    /// The next answer that may leave.
+    /// The parts of the next answer that may leave.
+    #[cfg(test)]
     pub(crate) fn take_answer(&mut self) -> Option<Vec<Bytes>> {
+        self.take_leaving().map(|leaving| leaving.parts)
+    }
+
+    /// The next answer that may leave.
+    pub(crate) fn take_leaving(&mut self) -> Option<Leaving> {
         if !matches!(self.slots.front()?.state, SlotState::Answered(_)) {
             return None;
         }
@@ -184,8 +231,9 @@ impl Connection {
         self.first += 1;
         assert!(self.bytes >= slot.bytes, "bytes are the sum over the slots");
         self.bytes -= slot.bytes;
+        let (command, since) = (slot.command, slot.since);
         match slot.state {
-            SlotState::Answered(parts) => Some(parts),
+            SlotState::Answered(parts) => Some(Leaving { parts, command, since }),
             SlotState::Queued(_) | SlotState::Running { .. } => None,
         }
     }
@@ -256,6 +304,23 @@ mod tests {
         assert!(!connection.answer(slot, answer(2)));
         assert_eq!(connection.take_answer(), Some(answer(1)));
         assert!(!connection.answer(slot, answer(2)));
+    }
+
+    #[test]
+    fn a_connection_with_too_many_untaken_answers_starts_nothing() {
+        let mut connection = connection().holding_at(2);
+        for _ in 0..3 {
+            connection.queue(frame(1));
+        }
+        for slot in 0..2 {
+            assert!(connection.start_next(is_send).is_some());
+            assert!(!connection.is_held());
+            connection.sent(SlotId(slot));
+            assert!(connection.answer(SlotId(slot), answer(1)));
+        }
+        assert!(connection.start_next(is_send).is_none());
+        assert!(connection.taken() && !connection.taken());
+        assert!(connection.start_next(is_send).is_some());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! requests.
 
 use super::admission::{Refused, address_of};
-use super::connection::{Connection, Place};
+use super::connection::{Connection, Leaving, Place};
 use super::request::{Running, Step};
 use super::timers::Timer;
 use super::{Cx, Front};
@@ -55,7 +55,8 @@ impl Front {
             }
         }
         let deadline = login_deadline(cx.now.mono);
-        let state = Connection::new(peer, transport, cx.now.mono, deadline);
+        let state = Connection::new(peer, transport, cx.now.mono, deadline)
+            .holding_at(self.options.output_hold_bytes);
         self.connections.insert(connection, state);
         self.timers.set(deadline, Timer::LoginDeadline(connection));
         cx.effects.push(Effect::SetFrameLimit { connection, bytes: FRAME_BYTES_BEFORE_LOGIN_MAX });
@@ -168,9 +169,18 @@ impl Front {
         if state.closing {
             return;
         }
-        while let Some(parts) = state.take_answer() {
-            self.counters.count_answer(&parts);
+        while let Some(Leaving { parts, command, since }) = state.take_leaving() {
+            let result = self.counters.count_answer(&parts);
+            self.tally.count(command, result, cx.now.mono.since(since));
             cx.effects.push(Effect::Reply { connection, parts });
+        }
+    }
+
+    /// The client has taken what was sent: requests that were held back go on.
+    pub(super) fn output_taken(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
+        let Some(state) = self.connections.get_mut(&connection) else { return };
+        if state.taken() {
+            self.pump(connection, cx);
         }
     }
 
@@ -189,7 +199,7 @@ impl Front {
         let due = state.login_deadline.is_some_and(|deadline| deadline <= cx.now.mono);
         if due && state.binding.is_none() {
             state.login_deadline = None;
-            self.close(connection, CloseReason::Idle, cx);
+            self.close(connection, CloseReason::LoginTimeout, cx);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the front counts, for metrics. Counts only; nothing is decided by them.
 
+use super::tally::RequestResult;
 use borzoi_wire::frame::{FrameCommand, ReplyView};
 use borzoi_wire::{ErrorCode, Operation};
 use bytes::Bytes;
@@ -31,19 +32,24 @@ pub struct FrontCounters {
 
 impl FrontCounters {
     /// Counts an answer that is handed to its connection.
-    pub(super) fn count_answer(&mut self, parts: &[Bytes]) {
+    pub(super) fn count_answer(&mut self, parts: &[Bytes]) -> RequestResult {
         self.replies += 1;
         match error_of(parts) {
-            Answered::Evicted => self.evictions += 1,
+            Answered::Evicted => {
+                self.evictions += 1;
+                RequestResult::Evicted
+            }
             Answered::Error(code) => {
                 let transient = ErrorCode::from_number(code).is_some_and(ErrorCode::is_transient);
                 if transient {
                     self.denied_transient += 1;
+                    RequestResult::Transient
                 } else {
                     self.refused += 1;
+                    RequestResult::Refused
                 }
             }
-            Answered::Success => {}
+            Answered::Success => RequestResult::Success,
         }
     }
 }

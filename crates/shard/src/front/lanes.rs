@@ -94,17 +94,21 @@ const fn is_poll(to: &borzoi_wire::frame::ReplyTo) -> bool {
 
 fn refused(to: &borzoi_wire::frame::ReplyTo, commit: Op, refusal: &Refusal) -> Vec<Bytes> {
     let code = match refusal {
-        Refusal::Busy
-        | Refusal::NotMaterialised
-        | Refusal::NotServing
-        | Refusal::Stopping
-        | Refusal::NoSpace => ErrorCode::TransientNotAccepted,
+        Refusal::Busy | Refusal::NotMaterialised | Refusal::NotServing | Refusal::Stopping => {
+            ErrorCode::TransientNotAccepted
+        }
+        // Space does not return within a client's time-out: the application must know.
+        Refusal::NoSpace if to.operation == Operation::SendMessages as u8 => {
+            ErrorCode::CannotAppendMessage
+        }
+        Refusal::NoSpace => ErrorCode::CannotWriteToFile,
         Refusal::InvalidOffset => ErrorCode::InvalidOffset,
         Refusal::OffsetNotFound => ErrorCode::ConsumerOffsetNotFound,
         Refusal::NotOwner => ErrorCode::ConsumerGroupPartitionNotOwned,
         Refusal::RequestTooOld => ErrorCode::RequestAlreadyApplied,
         Refusal::Damaged { .. } => ErrorCode::InvalidBatchChecksum,
         Refusal::ReadFailed => ErrorCode::CannotReadFile,
+        Refusal::Sealed(_) => ErrorCode::CannotDecryptData,
         Refusal::InvalidBatch => ErrorCode::InvalidCommand,
     };
     if code.is_transient() {

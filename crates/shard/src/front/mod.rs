@@ -46,6 +46,7 @@ mod request;
 mod revoked;
 mod session;
 mod system;
+mod tally;
 mod timers;
 mod tokens;
 mod users;
@@ -57,6 +58,7 @@ pub use admission::AdmissionLimits;
 pub use figures::FrontCounters;
 pub use message::{ClientSummary, FrontMessage};
 pub use options::{AdvertisedNode, FrontOptions};
+pub use tally::{COMMANDS, CommandIndex, RequestClass, RequestResult, RequestTally};
 
 use crate::back::{Back, MetadataCommit};
 use crate::event::{ConnectionId, Effect, HostStats, PasswordOutcome, PasswordTicket, Transport};
@@ -101,6 +103,11 @@ pub enum FrontEvent {
     },
     /// See [`crate::Event::ConnectionClosed`].
     ConnectionClosed {
+        /// Which one.
+        connection: ConnectionId,
+    },
+    /// See [`crate::Event::OutputTaken`].
+    OutputTaken {
         /// Which one.
         connection: ConnectionId,
     },
@@ -283,6 +290,7 @@ pub struct Front {
     balance: BTreeMap<(StreamId, TopicId), u32>,
     host_stats: HostStats,
     counters: FrontCounters,
+    tally: RequestTally,
 }
 
 impl Front {
@@ -322,6 +330,7 @@ impl Front {
             balance: BTreeMap::new(),
             host_stats: HostStats::default(),
             counters: FrontCounters::default(),
+            tally: RequestTally::default(),
         }
     }
 
@@ -343,6 +352,7 @@ impl Front {
             }
             FrontEvent::Frame { connection, frame } => self.frame_arrived(connection, frame, cx),
             FrontEvent::ConnectionClosed { connection } => self.connection_closed(connection),
+            FrontEvent::OutputTaken { connection } => self.output_taken(connection, cx),
             FrontEvent::Password { ticket, outcome } => self.password_done(ticket, outcome, cx),
             FrontEvent::Host(stats) => self.host_stats = *stats,
             FrontEvent::Tick => self.tick(cx),
@@ -407,6 +417,30 @@ impl Front {
     #[must_use]
     pub const fn counters(&self) -> &FrontCounters {
         &self.counters
+    }
+
+    /// Requests by command and result, and their times.
+    #[must_use]
+    pub const fn tally(&self) -> &RequestTally {
+        &self.tally
+    }
+
+    /// Whether requests are started, for the question whether the node is ready.
+    #[must_use]
+    pub const fn is_serving(&self) -> bool {
+        self.ready && !self.stopping
+    }
+
+    /// Identities that are signed in on a connection of this shard.
+    #[must_use]
+    pub fn sessions_bound(&self) -> usize {
+        self.bound.len()
+    }
+
+    /// The newest figures of the machine.
+    #[must_use]
+    pub const fn host_stats(&self) -> &HostStats {
+        &self.host_stats
     }
 
     /// Open connections, for tests and metrics.

@@ -47,6 +47,10 @@ pub struct FrontOptions {
     pub topic_defaults: TopicDefaults,
     /// Access tokens that a user may have.
     pub tokens_per_user_max: u32,
+    /// Bytes of answers after which a connection starts nothing more until
+    /// [`crate::Event::OutputTaken`] says that its client has taken them. A driver that sets this
+    /// must send that event.
+    pub output_hold_bytes: usize,
 }
 
 impl Default for AdmissionLimits {
@@ -79,6 +83,7 @@ impl Default for FrontOptions {
             admission: AdmissionLimits::default(),
             topic_defaults: TopicDefaults::default(),
             tokens_per_user_max: 100,
+            output_hold_bytes: usize::MAX,
         }
     }
 }

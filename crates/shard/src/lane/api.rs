@@ -9,6 +9,7 @@
 //! - Every request gets exactly one reply, also across parking, refusal and stop.
 //! - A reply of kind [`LaneReply::Refused`] means that nothing was executed.
 
+use borzoi_storage::sealing::OpenError;
 use borzoi_types::{
     GroupId, LogId, Micros, Offset, Op, PartitionKey, RequestNumber, SessionId, ShardId,
 };
@@ -163,7 +164,8 @@ pub enum Refusal {
     /// The node is stopping: try again elsewhere or later (58).
     #[error("the node is stopping")]
     Stopping,
-    /// The disk or the journal is full: reads go on, writes resume when space returns (58).
+    /// The disk is full: reads go on, writes resume when space returns (4010 for a send, 10006 for
+    /// an offset).
     #[error("no space left for writes")]
     NoSpace,
     /// An offset store names a message that does not exist (4100).
@@ -192,6 +194,9 @@ pub enum Refusal {
     /// The disk refused a read.
     #[error("the disk could not be read")]
     ReadFailed,
+    /// The stored bytes are encrypted and cannot be opened (72).
+    #[error(transparent)]
+    Sealed(OpenError),
 }
 
 impl Refusal {
@@ -199,18 +204,16 @@ impl Refusal {
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
         match self {
-            Self::Busy
-            | Self::NotMaterialised
-            | Self::NotServing
-            | Self::Stopping
-            | Self::NoSpace => true,
-            Self::InvalidOffset
+            Self::Busy | Self::NotMaterialised | Self::NotServing | Self::Stopping => true,
+            Self::NoSpace
+            | Self::InvalidOffset
             | Self::OffsetNotFound
             | Self::NotOwner
             | Self::RequestTooOld
             | Self::InvalidBatch
             | Self::Damaged { .. }
-            | Self::ReadFailed => false,
+            | Self::ReadFailed
+            | Self::Sealed(_) => false,
         }
     }
 }

@@ -19,6 +19,7 @@ use borzoi_consensus::{HEADER_BYTES, Prepare, PrepareKind};
 use borzoi_storage::journal::{
     AppendError, Journal, JournalRecord, RecordClass, RecordKind, RecordSeq,
 };
+use borzoi_storage::sealing::Keyring;
 use borzoi_types::limits::PREPARE_GATHER_BYTES_MAX;
 use borzoi_types::{Durability, GroupId, Micros, Now, Offset, Op, PartitionKey};
 use borzoi_wire::batch::stamp;
@@ -265,7 +266,7 @@ impl Lane {
         let mut polls = None;
         let entry = match kind {
             QueuedKind::Send { batch, count, identity } => {
-                match self.stamp_send(key, batch, count, timestamp) {
+                match self.stamp_send(key, batch, count, timestamp, &shared.options.keys) {
                     Some((base_offset, batch)) => {
                         Entry::Batch { key, base_offset, count, identity, batch }
                     }
@@ -293,14 +294,15 @@ impl Lane {
         builder.push(&entry);
     }
 
-    /// Mints offsets for a batch and stamps it in place. None if it is not a batch, which the front
-    /// has excluded.
+    /// Mints offsets for a batch, stamps it in place and encrypts it if a key is active. None if it
+    /// is not a batch, which the front has excluded.
     fn stamp_send(
         &mut self,
         key: PartitionKey,
         mut batch: BytesMut,
         count: u32,
         timestamp: Micros,
+        keys: &Keyring,
     ) -> Option<(Offset, Bytes)> {
         let partition = self.state.partition_mut(key).expect("the caller has looked");
         let base_offset = partition.minted();
@@ -310,6 +312,7 @@ impl Lane {
         }
         let minted = partition.mint(count);
         assert_eq!(minted, base_offset);
+        keys.seal(key, &mut batch);
         Some((base_offset, batch.freeze()))
     }
 

@@ -83,6 +83,17 @@ pub struct LaneCounters {
     pub fenced: u64,
 }
 
+/// What waits in a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaneWaiting {
+    /// Requests admitted and not prepared.
+    pub requests_queued: u64,
+    /// Their bytes.
+    pub bytes_queued: u64,
+    /// Operations prepared and not committed.
+    pub operations_in_flight: u64,
+}
+
 /// One lane on this node.
 #[derive(Debug)]
 pub struct Lane {
@@ -221,6 +232,16 @@ impl Lane {
     #[must_use]
     pub const fn counters(&self) -> LaneCounters {
         self.counters
+    }
+
+    /// How much waits here.
+    #[must_use]
+    pub fn waiting(&self) -> LaneWaiting {
+        LaneWaiting {
+            requests_queued: self.queue.len() as u64,
+            bytes_queued: self.queue_bytes as u64,
+            operations_in_flight: self.in_flight.len() as u64,
+        }
     }
 
     /// Whether nothing is queued, in flight or waiting for the journal.

@@ -9,7 +9,9 @@ use super::api::{ConsumerKey, LaneReply, Origin, PollStart, Refusal};
 use crate::back::shared::{Shared, TicketOwner};
 use crate::event::{LogEntry, LogLevel};
 use borzoi_storage::disk::{DiskQueue, DiskResult};
-use borzoi_storage::partition::{ReadCursor, ReadError, ReadOutcome, ReadPlan, ReadStart};
+use borzoi_storage::partition::{
+    ReadCursor, ReadError, ReadErrorKind, ReadOutcome, ReadPlan, ReadStart,
+};
 use borzoi_types::limits::POLL_REPLY_BYTES_MAX;
 use borzoi_types::{LogId, Offset, PartitionKey};
 
@@ -67,7 +69,9 @@ impl Lane {
             PollStart::Next => ReadStart::Offset(partition.next_for(consumer)),
         };
         let reader = Reader { consumer, auto_commit, generation };
-        let plan = partition.log.plan_read(&mut shared.cache, start, count, POLL_REPLY_BYTES_MAX);
+        let max = (count, POLL_REPLY_BYTES_MAX);
+        let keys = &shared.options.keys;
+        let plan = partition.log.plan_read_with(&mut shared.cache, keys, start, max);
         self.continue_read(key, origin, reader, plan, shared);
     }
 
@@ -153,6 +157,11 @@ impl Lane {
 }
 
 fn refusal_for(key: PartitionKey, error: &ReadError, shared: &mut Shared) -> Refusal {
+    if let ReadErrorKind::Sealed(sealed) = &error.kind {
+        let text = format!("partition {key}: {} at {}: {sealed}", error.file, error.position);
+        shared.log(LogLevel::Error, LogEntry::Text(text));
+        return Refusal::Sealed(*sealed);
+    }
     if !error.kind.is_damage() {
         return Refusal::ReadFailed;
     }

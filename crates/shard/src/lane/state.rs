@@ -16,7 +16,7 @@ use crate::partition::Partition;
 use borzoi_storage::cache::SegmentCache;
 use borzoi_storage::partition::{Appended, PartitionLog};
 use borzoi_types::limits::BODY_BY_REFERENCE_BYTES_MIN;
-use borzoi_types::{Offset, Op, PartitionKey};
+use borzoi_types::{Micros, Offset, Op, PartitionKey};
 use borzoi_wire::batch::BatchHeader;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -176,8 +176,7 @@ impl LaneState {
         match entry {
             Entry::Create { .. } | Entry::SessionExpired { .. } => Outcome::Done,
             Entry::Batch { base_offset, count, identity, batch, .. } => {
-                let header = BatchHeader::decode(batch).expect("stamped when it was prepared");
-                let timestamp = header.base_timestamp;
+                let timestamp = time_of(batch);
                 let appended = partition.log.append(owned(batch), *base_offset, *count, timestamp);
                 partition.appended();
                 if let Some(identity) = identity {
@@ -277,6 +276,12 @@ fn apply_consumer(partition: &mut Partition, entry: &Entry) -> Outcome {
         }
         other => unreachable!("not about a consumer: {other:?}"),
     }
+}
+
+/// The time of appending that was stamped on a batch; its frames may be encrypted.
+fn time_of(batch: &[u8]) -> Micros {
+    let stored = BatchHeader::decode_stored(batch);
+    stored.expect("stamped when it was prepared").0.base_timestamp
 }
 
 /// A small batch is copied out of the operation it was packed into, so that one slow partition does

@@ -208,7 +208,7 @@ fn a_connection_that_does_not_log_in_is_closed_after_5_seconds_even_if_it_pings(
     client.ping(&mut world).payload();
     assert_eq!(client.closed(&world), None);
     world.advance(Duration::from_millis(200));
-    assert_eq!(client.closed(&world), Some(CloseReason::Idle));
+    assert_eq!(client.closed(&world), Some(CloseReason::LoginTimeout));
     world.advance(Duration::from_secs(300));
     assert!(other.ping(&mut world).payload().is_empty(), "a signed-in one may idle for ever");
 }

@@ -9,7 +9,10 @@ mod group_changes;
 mod groups;
 mod malformed;
 mod messages;
+mod output_hold;
 mod resources;
+
+mod sealed;
 mod segments;
 mod sessions;
 mod stream;

@@ -130,6 +130,11 @@ impl World {
         connection
     }
 
+    /// Something about a connection happens.
+    pub fn tell(&mut self, connection: ConnectionId, event: Event) {
+        self.inbox.push_back((self.seen[&connection].shard, event));
+    }
+
     /// The client closes its connection.
     pub fn hang_up(&mut self, connection: ConnectionId) {
         let shard = self.seen[&connection].shard;

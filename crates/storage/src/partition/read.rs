@@ -22,6 +22,7 @@ use super::read_disk::FileAnswer;
 use crate::cache::SegmentCache;
 use crate::disk::{DiskError, DiskRequest, DiskResult, FileName};
 use crate::index::{IndexEntry, SegmentIndex};
+use crate::sealing::{Keyring, OpenError, Opener};
 use crate::segment::batch::{BatchError, Bounds, StoredBatch, Wants};
 use crate::segment::chunk::{Chunk, ChunkError, Part};
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeaderError};
@@ -70,6 +71,8 @@ pub struct ReadCursor {
     pub(super) index_tried: Option<Offset>,
     /// Segment whose index was found wrong and rebuilt once.
     pub(super) rebuilt: Option<Offset>,
+    /// For batches that are encrypted.
+    opener: Opener,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,19 +116,25 @@ pub enum ReadErrorKind {
     /// The file ends or goes on where the log says otherwise.
     #[error("the segment's chunks do not add up to what the log says")]
     Content,
+    /// A batch is encrypted and cannot be opened.
+    #[error(transparent)]
+    Sealed(#[from] OpenError),
 }
 
 impl ReadErrorKind {
     /// Whether stored bytes are damaged, as opposed to a disk that could not be asked.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
-        !matches!(self, Self::Disk(_))
+        !matches!(self, Self::Disk(_) | Self::Sealed(_))
     }
 }
 
 impl From<BatchError> for ReadErrorKind {
     fn from(error: BatchError) -> Self {
-        Self::Chunk(ChunkError::Batch(error))
+        match error {
+            BatchError::Sealed(error) => Self::Sealed(error),
+            other => Self::Chunk(ChunkError::Batch(other)),
+        }
     }
 }
 
@@ -133,7 +142,7 @@ impl ReadCursor {
     pub(super) fn take(&mut self, parts: &[Part], end: Offset) -> Result<(), BatchError> {
         let Seek::Offset(from) = self.seek else { unreachable!("the caller resolved the time") };
         assert!(from < end && !self.full);
-        match self.outcome.take(parts, from, self.bounds)? {
+        match self.outcome.take(parts, from, self.bounds, &self.opener)? {
             Wants::More => self.seek = Seek::Offset(end),
             Wants::Nothing => self.full = true,
         }
@@ -159,6 +168,20 @@ impl PartitionLog {
         count: u32,
         bytes_max: usize,
     ) -> Result<ReadPlan, ReadError> {
+        self.plan_read_with(cache, &Keyring::default(), start, (count, bytes_max))
+    }
+
+    /// The same where batches may be encrypted with one of `keys`; `max` are messages and bytes.
+    ///
+    /// # Errors
+    /// As [`Self::plan_read`].
+    pub fn plan_read_with(
+        &mut self,
+        cache: &mut SegmentCache,
+        keys: &Keyring,
+        start: ReadStart,
+        (count, bytes_max): (u32, usize),
+    ) -> Result<ReadPlan, ReadError> {
         if count == 0 || self.next_offset == self.first_offset() {
             return Ok(ReadPlan::Ready(ReadOutcome::default()));
         }
@@ -178,6 +201,7 @@ impl PartitionLog {
             scan: None,
             index_tried: None,
             rebuilt: None,
+            opener: Opener::new(keys.clone(), self.key),
         };
         self.advance(cache, Box::new(cursor))
     }

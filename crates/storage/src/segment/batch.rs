@@ -6,6 +6,7 @@
 //! not copied (section 6.5).
 
 use super::chunk::Part;
+use crate::sealing::{OpenError, Opener};
 use borzoi_types::{Micros, Offset};
 use borzoi_wire::batch::{
     BATCH_HEADER_BYTES, BatchFault, BatchView, FRAME_HEADER_BYTES, SliceLimits, slice_batch,
@@ -34,6 +35,9 @@ pub enum BatchError {
         /// Where it says it starts.
         found: Offset,
     },
+    /// The batch is encrypted and cannot be opened.
+    #[error(transparent)]
+    Sealed(#[from] OpenError),
 }
 
 /// What storage reads of a batch's header.
@@ -47,6 +51,8 @@ pub struct StoredBatch {
     pub length: usize,
     /// Number of messages, at least 1.
     pub messages: u32,
+    /// Whether its frames are encrypted.
+    pub is_sealed: bool,
 }
 
 impl StoredBatch {
@@ -56,7 +62,7 @@ impl StoredBatch {
     /// [`BatchError::Fault`] if the batch is not whole, [`BatchError::Count`] if its length
     /// cannot hold its messages.
     pub fn read(bytes: &[u8]) -> Result<Self, BatchError> {
-        let (view, rest) = BatchView::take(bytes)?;
+        let (view, is_sealed, rest) = BatchView::take_stored(bytes)?;
         let header = view.header();
         let (messages, length) = (header.message_count, view.bytes().len());
         let room = (length - BATCH_HEADER_BYTES) / FRAME_HEADER_BYTES;
@@ -66,7 +72,7 @@ impl StoredBatch {
             return Err(BatchError::Count { length, messages });
         }
         assert!(length + rest.len() == bytes.len());
-        Ok(Self { base, timestamp: header.base_timestamp, length, messages })
+        Ok(Self { base, timestamp: header.base_timestamp, length, messages, is_sealed })
     }
 
     /// Offset after the last message.
@@ -165,11 +171,12 @@ impl ReadOutcome {
         parts: &[Part],
         from: Offset,
         bounds: Bounds,
+        opener: &Opener,
     ) -> Result<Wants, BatchError> {
         assert!(bounds.messages > 0);
         let start = parts.partition_point(|part| part.base <= from).saturating_sub(1);
         for part in &parts[start.min(parts.len())..] {
-            if self.take_part(&part.bytes, from, bounds)? == Wants::Nothing {
+            if self.take_part(&part.bytes, from, bounds, opener)? == Wants::Nothing {
                 return Ok(Wants::Nothing);
             }
         }
@@ -183,6 +190,7 @@ impl ReadOutcome {
         bytes: &Bytes,
         from: Offset,
         bounds: Bounds,
+        opener: &Opener,
     ) -> Result<Wants, BatchError> {
         assert!(self.messages < bounds.messages, "a reached bound ends the walk");
         let mut run = Run::default();
@@ -198,7 +206,7 @@ impl ReadOutcome {
             let bytes_left = bounds.bytes.saturating_sub(self.bytes + run.bytes());
             let whole =
                 from <= view.base && view.messages <= messages_left && view.length <= bytes_left;
-            if whole {
+            if whole && !view.is_sealed {
                 run.extend(at, next, &view);
                 at = next;
                 if run.messages + self.messages < bounds.messages {
@@ -213,7 +221,9 @@ impl ReadOutcome {
                 return Ok(Wants::Nothing);
             }
             let left = Bounds { messages: messages_left, bytes: bytes_left };
-            let all = self.take_sliced(&bytes.slice(at..next), &view, from, left)?;
+            let batch = bytes.slice(at..next);
+            let batch = if view.is_sealed { opener.open(&batch)? } else { batch };
+            let all = self.take_sliced(&batch, &view, from, left)?;
             if !all || self.messages == bounds.messages {
                 return Ok(Wants::Nothing);
             }
@@ -224,8 +234,8 @@ impl ReadOutcome {
         Ok(Wants::More)
     }
 
-    /// Part of one batch: a rewritten header, then the wanted frames. Returns whether the slice
-    /// reaches the batch's end.
+    /// Part of one batch, or all of one that was opened: a rewritten header, then the wanted
+    /// frames. Returns whether the slice reaches the batch's end.
     fn take_sliced(
         &mut self,
         batch: &Bytes,

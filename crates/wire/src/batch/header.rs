@@ -106,7 +106,10 @@ impl<'a> BatchView<'a> {
     /// # Errors
     /// When the header does not decode or announces more bytes than there are.
     pub fn take(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), BatchFault> {
-        let header = BatchHeader::decode(bytes)?;
+        Self::split(BatchHeader::decode(bytes)?, bytes)
+    }
+
+    fn split(header: BatchHeader, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), BatchFault> {
         let wrong = BatchFault::Length { announced: header.batch_length, actual: bytes.len() };
         let length = usize::try_from(header.batch_length).map_err(|_| wrong)?;
         if length < BATCH_HEADER_BYTES {
@@ -114,6 +117,16 @@ impl<'a> BatchView<'a> {
         }
         let (batch, rest) = bytes.split_at_checked(length).ok_or(wrong)?;
         Ok((Self { header, bytes: batch }, rest))
+    }
+
+    /// The same for a batch at rest, whose frames may be encrypted; whether they are.
+    ///
+    /// # Errors
+    /// As [`BatchView::take`].
+    pub fn take_stored(bytes: &'a [u8]) -> Result<(Self, bool, &'a [u8]), BatchFault> {
+        let (header, seal) = BatchHeader::decode_stored(bytes)?;
+        let (batch, rest) = Self::split(header, bytes)?;
+        Ok((batch, seal.is_some(), rest))
     }
 
     /// Takes `bytes` as one batch that fills them. Looks at the header only.

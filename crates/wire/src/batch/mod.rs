@@ -4,7 +4,7 @@
 //! batch header, 256 bytes
 //!   0 partition_id u64     | 8 base_offset u64     | 16 base_timestamp u64
 //!  24 origin_timestamp u64 | 32 batch_length u64   | 40 batch_checksum u64
-//!  48 message_count u32    | 52 zero (profile A)
+//!  48 message_count u32    | 52 zero (profile A; at rest it may be sealed)
 //! frame, 48 bytes and data
 //!   0 checksum u64         | 8 id u128            | 24 offset_delta u32   | 28 timestamp_delta u32
 //!  32 user_headers_length u32 | 36 payload_length u32 | 40 zero u64
@@ -21,12 +21,14 @@ mod build;
 mod checksum;
 mod frames;
 mod header;
+mod seal;
 mod slice;
 mod verify;
 
 pub use build::{BatchBuildError, MessageId, NewMessage, encode_batch, encoded_batch_bytes};
 pub use frames::{Batches, Frames, MessageFrame};
 pub use header::{BatchHeader, BatchView, stamp};
+pub use seal::{SEALED_HEADER_BYTES, Seal, TAG_BYTES};
 pub use slice::{BatchSlice, SliceLimits, slice_batch};
 pub use verify::{verify_send, verify_stored};
 
