@@ -346,6 +346,7 @@ impl Starting<'_> {
             shard,
             shards: self.options.shards,
             replica: superblock.replica,
+            replica_count: superblock.replica_count,
             generation: life_of(superblock),
             ..self.options.front.clone()
         }

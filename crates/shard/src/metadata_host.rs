@@ -9,18 +9,23 @@
 
 use crate::lane::api::Ticket;
 use borzoi_types::limits::METADATA_COMMANDS_QUEUED_MAX;
-use borzoi_types::{Op, ShardId};
+use borzoi_types::{Op, ReplicaId, ShardId};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
 /// Who proposed a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Asker {
+    /// The node whose front asks, if it is not this one.
+    pub(crate) peer: Option<ReplicaId>,
     /// The shard whose front asks.
     pub(crate) shard: ShardId,
     /// Its number for it.
     pub(crate) ticket: Ticket,
 }
+
+/// Commands with who wants them.
+pub(crate) type Proposals = Vec<(Asker, Bytes)>;
 
 /// Proposals to the metadata log.
 #[derive(Debug)]
@@ -30,7 +35,7 @@ pub(crate) struct MetadataHost {
     serving: bool,
     /// Whether the other shards have been sent the state that the feed starts from.
     feeding: bool,
-    proposed: VecDeque<(Op, Asker)>,
+    proposed: VecDeque<(Op, Asker, Bytes)>,
     queued: VecDeque<(Asker, Bytes)>,
 }
 
@@ -83,9 +88,9 @@ impl MetadataHost {
 
     /// The next command was proposed as `op`.
     pub(crate) fn accepted(&mut self, op: Op) {
-        assert!(self.proposed.back().is_none_or(|(last, _)| *last < op), "operations rise");
-        if let Some((asker, _)) = self.queued.pop_front() {
-            self.proposed.push_back((op, asker));
+        assert!(self.proposed.back().is_none_or(|(last, ..)| *last < op), "operations rise");
+        if let Some((asker, body)) = self.queued.pop_front() {
+            self.proposed.push_back((op, asker, body));
         }
     }
 
@@ -97,7 +102,8 @@ impl MetadataHost {
     /// `op` was committed: who proposed it, and whose earlier proposals have been replaced.
     pub(crate) fn committed(&mut self, op: Op) -> (Option<Asker>, Vec<Asker>) {
         let mut replaced = Vec::new();
-        while let Some((proposed, asker)) = self.proposed.front().copied() {
+        while let Some((proposed, asker, _)) = self.proposed.front() {
+            let (proposed, asker) = (*proposed, *asker);
             if proposed > op {
                 break;
             }
@@ -110,15 +116,15 @@ impl MetadataHost {
         (None, replaced)
     }
 
-    /// Serving begins or ends. When it ends: whose proposals have an unknown fate, and whose were
-    /// never made.
-    pub(crate) fn serve(&mut self, serving: bool) -> (Vec<Asker>, Vec<Asker>) {
+    /// Serving begins or ends. When it ends: the proposals with an unknown fate, and those that
+    /// were never made.
+    pub(crate) fn serve(&mut self, serving: bool) -> (Proposals, Proposals) {
         self.serving = serving;
         if serving {
             return (Vec::new(), Vec::new());
         }
-        let unknown = self.proposed.drain(..).map(|(_, asker)| asker).collect();
-        let refused = self.queued.drain(..).map(|(asker, _)| asker).collect();
+        let unknown = self.proposed.drain(..).map(|(_, asker, body)| (asker, body)).collect();
+        let refused = self.queued.drain(..).collect();
         (unknown, refused)
     }
 }
@@ -128,7 +134,7 @@ mod tests {
     use super::*;
 
     fn asker(ticket: u64) -> Asker {
-        Asker { shard: ShardId(0), ticket: Ticket(ticket) }
+        Asker { peer: None, shard: ShardId(0), ticket: Ticket(ticket) }
     }
 
     fn serving() -> MetadataHost {
@@ -156,7 +162,8 @@ mod tests {
         assert!(host.queue(asker(1), Bytes::new()));
         assert!(host.queue(asker(2), Bytes::new()));
         host.accepted(Op(1));
-        assert_eq!(host.serve(false), (vec![asker(1)], vec![asker(2)]));
+        let (unknown, refused) = ((asker(1), Bytes::new()), (asker(2), Bytes::new()));
+        assert_eq!(host.serve(false), (vec![unknown], vec![refused]));
         assert!(!host.queue(asker(3), Bytes::new()));
     }
 

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 
 fn request(key: u64, ticket: u64, bytes: usize) -> LaneRequest {
     LaneRequest {
-        origin: Origin { shard: ShardId(0), ticket: Ticket(ticket) },
+        origin: Origin::here(ShardId(0), Ticket(ticket)),
         key: PartitionKey(key),
         lane: LogId(1),
         kind: LaneRequestKind::Send { batch: BytesMut::zeroed(bytes), count: 1, identity: None },

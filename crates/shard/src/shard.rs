@@ -40,8 +40,8 @@ impl Shard {
                 self.front.handle(now, event, &mut self.back, effects);
             }
             Event::Peer { from, frame } => self.back.peer(now, from, &frame, effects),
-            Event::PeerUp { peer } => self.back.peer_link(peer, true, effects),
-            Event::PeerDown { peer } => self.back.peer_link(peer, false, effects),
+            Event::PeerUp { peer } => self.back.peer_link(now, peer, true, effects),
+            Event::PeerDown { peer } => self.back.peer_link(now, peer, false, effects),
             Event::Password { ticket, outcome } => {
                 let event = FrontEvent::Password { ticket, outcome };
                 self.front.handle(now, event, &mut self.back, effects);
@@ -100,10 +100,10 @@ impl Shard {
     ) {
         let event = match message {
             ShardMessage::Lane(request) => {
-                return self.back.submit(now, *request, effects);
+                return self.back.submit_arrived(now, *request, effects);
             }
             ShardMessage::Counters(request) => {
-                return self.back.counters(from, &request, effects);
+                return self.back.counters(now, from, &request, effects);
             }
             ShardMessage::Peer { from, message } => {
                 return self.back.peer_passed_on(now, from, *message, effects);
@@ -127,7 +127,10 @@ impl Shard {
                 BackOutput::MetadataCommitted(commit) => FrontEvent::MetadataCommitted(commit),
                 BackOutput::Forwarded { from, message } => FrontEvent::Forwarded { from, message },
                 BackOutput::PeerLink { peer, up } => FrontEvent::PeerLink { peer, up },
-                BackOutput::Leader { log, leader } => FrontEvent::Leader { log, leader },
+                BackOutput::Leader { log, leader } => {
+                    self.back.note_route_changed(now, log, effects);
+                    FrontEvent::Leader { log, leader }
+                }
                 BackOutput::MetadataInstalled { op, state } => {
                     FrontEvent::MetadataInstalled { op, state }
                 }

@@ -59,6 +59,23 @@ pub const TRANSFER_CHUNKS_IN_FLIGHT_MAX: usize = 16;
 /// are not answered and come again.
 pub const TRANSFER_READS_MAX: usize = 32;
 
+/// Requests of one shard that wait for other nodes: as many as one lane takes.
+pub const FORWARDED_REQUESTS_MAX: usize = LANE_QUEUE_REQUESTS_MAX;
+
+/// Time after which a request that another node has not answered is answered "unknown", in seconds:
+/// longer than a failover takes, well below the 30 s that clients wait.
+pub const FORWARDED_SECONDS_MAX: u64 = 5;
+
+/// Time for which another node is asked again when a partition is created, deleted or drained, in
+/// seconds: longer than whoever wants to know it waits.
+pub const FORWARDED_QUESTION_SECONDS_MAX: u64 = 40;
+
+/// Time for which a metadata command waits for a primary that it can be sent to, in seconds.
+pub const RELAY_PARK_SECONDS_MAX: u64 = 2;
+
+/// Time in which the metadata primary has to tell its commit point, in seconds.
+pub const COMMIT_QUESTION_SECONDS_MAX: u64 = 2;
+
 /// Lanes of one cluster: beyond this a lane stops being cheap to keep idle.
 pub const LANES_MAX: u32 = 1_024;
 

@@ -195,6 +195,11 @@ impl Links {
         all.filter(move |shard| *shard != own && shard.get() % count == from)
     }
 
+    /// The content of a message that had passed the checks of its frame makes no sense.
+    pub const fn note_malformed(&mut self) {
+        self.counters.dropped[FrameFault::Malformed as usize] += 1;
+    }
+
     /// A message passed on to another shard.
     pub const fn note_passed_on(&mut self) {
         self.counters.passed_on += 1;

@@ -1,9 +1,8 @@
 //! The metadata log on shard 0: a log like any other, whose state machine belongs to the front.
 
-use super::MetadataCommit;
 use super::shared::Shared;
 use super::transfer::Wish;
-use crate::back::BackOutput;
+use crate::back::{BackOutput, MetadataCommit};
 use crate::event::{FatalError, LogEntry, LogLevel};
 use crate::lane::api::Refusal;
 use crate::lane::rounds::ReadRounds;
@@ -22,6 +21,8 @@ pub struct MetadataLog {
     serving: bool,
     /// Questions for the commit point that wait for proof that this node still leads.
     rounds: ReadRounds<u64>,
+    /// Something is to be said to the other replicas before the next heartbeat.
+    speaks: bool,
 }
 
 impl MetadataLog {
@@ -29,7 +30,7 @@ impl MetadataLog {
     #[must_use]
     pub fn new(host: LogHost, applied: Anchor) -> Self {
         assert_eq!(host.log(), LogId::METADATA);
-        Self { host, applied, serving: false, rounds: ReadRounds::default() }
+        Self { host, applied, serving: false, rounds: ReadRounds::default(), speaks: false }
     }
 
     /// The last operation handed to the front.
@@ -175,11 +176,17 @@ impl MetadataLog {
         shared.work.insert(LogId::METADATA);
     }
 
+    /// Whether the other replicas are to be told something now.
+    pub fn take_speaks(&mut self) -> bool {
+        core::mem::take(&mut self.speaks)
+    }
+
     fn output(&mut self, now: Now, output: HostOutput, shared: &mut Shared) {
         match output {
             HostOutput::Committed(prepare) => {
                 assert!(prepare.header.follows(self.applied), "in order, each once");
                 self.applied = prepare.header.anchor();
+                self.speaks |= self.serving;
                 let user = is_for_user(&prepare);
                 shared.metadata_committed(MetadataCommit {
                     op: prepare.header.op,

@@ -7,6 +7,9 @@
 //! numbers; nothing is acknowledged after a fatal error.
 
 mod checkpoints;
+mod figures;
+mod forward;
+pub mod forwarding;
 mod handback;
 pub mod links;
 pub(crate) mod metadata_log;
@@ -21,11 +24,11 @@ use crate::checkpointer::Checkpointer;
 use crate::event::{Effect, FatalError, LogEntry, LogLevel, ShardMessage};
 use crate::front::Front;
 use crate::lane::Lane;
-use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
+use crate::lane::api::{CountersReply, LaneReply, LaneRequest, Refusal, Ticket};
 use crate::lane::operation::Entry;
 use crate::log_host::LogHost;
 use crate::options::ShardOptions;
-use crate::peer::ForwardMessage;
+use crate::peer::Forwarded;
 use borzoi_consensus::{Event as ReplicaEvent, Prepare, PrepareHeader};
 use borzoi_metadata::Metadata;
 use borzoi_storage::disk::{
@@ -34,6 +37,9 @@ use borzoi_storage::disk::{
 use borzoi_storage::journal::RecordSeq;
 use borzoi_types::limits::JOURNAL_REST_MILLIS;
 use borzoi_types::{Body, Duration, LogId, Micros, Mono, Now, Op, ReplicaId, SessionId, ShardId};
+use figures::Figures;
+pub use forwarding::first_ticket;
+use forwarding::{Forwarding, Route};
 use handback::HandBack;
 use metadata_log::MetadataLog;
 use shared::{Shared, TicketOwner};
@@ -76,7 +82,7 @@ pub enum BackOutput {
         /// Which node.
         from: ReplicaId,
         /// What it says.
-        message: ForwardMessage,
+        message: Forwarded,
     },
     /// This shard's link with another node came up or went down.
     PeerLink {
@@ -127,6 +133,10 @@ pub struct Back {
     upkeep: Upkeep,
     /// The journal's newest record, and when it was first seen.
     appended: (RecordSeq, Mono),
+    /// Requests that other nodes answer.
+    forwarding: Forwarding,
+    /// Questions for figures that other nodes answer.
+    figures: Figures,
 }
 
 /// What boot hands over.
@@ -141,7 +151,10 @@ impl Back {
     pub(crate) fn new(parts: BackParts) -> Self {
         let shard = parts.shared.options.shard;
         assert_eq!(parts.metadata.is_some(), shard == ShardId(0), "metadata lives on shard 0");
+        let options = &parts.shared.options;
         Self {
+            forwarding: Forwarding::new(options.generation, options.park_age_max),
+            figures: Figures::default(),
             shared: parts.shared,
             lanes: parts.lanes,
             metadata: parts.metadata,
@@ -155,42 +168,34 @@ impl Back {
         }
     }
 
-    /// Submits a request to a lane of any shard of this node. Answered exactly once, later in the
-    /// same batch at the earliest, with [`BackOutput::LaneReply`] or by message.
+    /// Submits a request of this shard's front to a lane, wherever it is led. Answered exactly
+    /// once, later in the same batch at the earliest, with [`BackOutput::LaneReply`].
     pub fn submit(&mut self, now: Now, request: LaneRequest, effects: &mut Vec<Effect>) {
+        match self.route(request.lane) {
+            Route::Here => self.submit_on_this_node(now, request),
+            elsewhere => self.forward_request(now, elsewhere, request),
+        }
+        self.shared.drain(effects);
+    }
+
+    /// Takes a request that another shard of this node has sent here.
+    pub(crate) fn submit_arrived(
+        &mut self,
+        now: Now,
+        request: LaneRequest,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.submit_here(now, request);
+        self.shared.drain(effects);
+    }
+
+    fn submit_on_this_node(&mut self, now: Now, request: LaneRequest) {
         let to = self.shard_of(request.lane);
         if to == self.shared.options.shard {
             self.submit_here(now, request);
         } else {
             self.shared.send(to, ShardMessage::Lane(Box::new(request)));
         }
-        self.shared.drain(effects);
-    }
-
-    /// Answers a request for counters of partitions that this shard hosts.
-    pub fn counters(
-        &mut self,
-        from: ShardId,
-        request: &CountersRequest,
-        effects: &mut Vec<Effect>,
-    ) {
-        assert_eq!(from, request.origin.shard, "askers speak for themselves");
-        let counters = request
-            .keys
-            .iter()
-            .map(|(log, key)| {
-                let lane = self.lanes.get(log);
-                let partition = lane.and_then(|lane| lane.state().partition(*key));
-                (*key, partition.map(|p| p.counters()).unwrap_or_default())
-            })
-            .collect();
-        let reply = CountersReply { ticket: request.origin.ticket, counters };
-        if request.origin.shard == self.shared.options.shard {
-            self.shared.counters_reply(reply);
-        } else {
-            self.shared.send(request.origin.shard, ShardMessage::CountersReply(reply));
-        }
-        self.shared.drain(effects);
     }
 
     /// Shard 0 only: proposes a metadata operation; its commit arrives as
@@ -323,6 +328,7 @@ impl Back {
         }
         self.send_heartbeats(now);
         self.hand_back(now);
+        self.forward_tick(now);
         self.retry_after_no_space(now);
         self.drive_retention(now);
         self.shared.drain(effects);
@@ -347,6 +353,7 @@ impl Back {
         }
         self.report_confirmed(now, front.metadata());
         self.drive_transfers(now);
+        self.speak_for_metadata();
         self.drive_checkpoints(now, front);
         // What a checkpoint has just released is used at once: no event may follow that would
         // wake these lanes.
@@ -390,6 +397,7 @@ impl Back {
             self.hand_back_deadline(),
             self.stop.deadline(),
             self.shared.parking.deadline(),
+            self.forward_deadline(),
             checkpoint,
             self.shared.no_space.map(|backoff| backoff.retry_at),
             pending,

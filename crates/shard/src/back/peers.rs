@@ -5,7 +5,7 @@ use super::{Back, BackOutput};
 use crate::event::{Effect, FatalError, ShardMessage};
 use crate::log_host::LogHost;
 use crate::peer::join::{FormattedAnswer, JoinMessage, JoinStep};
-use crate::peer::{ForwardMessage, FrameFault, Heartbeat, PeerMessage};
+use crate::peer::{FrameFault, Heartbeat, PeerMessage};
 use borzoi_consensus::{Event as ReplicaEvent, Message};
 use borzoi_types::{LogId, Now, ReplicaId, ShardId};
 use bytes::Bytes;
@@ -56,17 +56,18 @@ impl Back {
     }
 
     /// The link with `peer` came up or went down.
-    pub(crate) fn peer_link(&mut self, peer: ReplicaId, up: bool, effects: &mut Vec<Effect>) {
+    pub(crate) fn peer_link(
+        &mut self,
+        now: Now,
+        peer: ReplicaId,
+        up: bool,
+        effects: &mut Vec<Effect>,
+    ) {
         let known = self.shared.links.peers().any(|other| other == peer);
         assert!(known, "links are with other nodes of the roster");
         self.shared.links.set_up(peer, up);
         self.shared.output(BackOutput::PeerLink { peer, up });
-        self.shared.drain(effects);
-    }
-
-    /// Sends a message of the front to another node.
-    pub fn forward(&mut self, to: ReplicaId, message: ForwardMessage, effects: &mut Vec<Effect>) {
-        self.shared.send_peer(to, &PeerMessage::Forward(message));
+        self.reroute_for_link(now, peer, up);
         self.shared.drain(effects);
     }
 
@@ -100,9 +101,7 @@ impl Back {
             }
             PeerMessage::Join(message) => self.join_message(from, message),
             PeerMessage::Transfer(message) => self.transfer_message(now, from, message),
-            PeerMessage::Forward(message) => {
-                self.shared.output(BackOutput::Forwarded { from, message });
-            }
+            PeerMessage::Forward(message) => self.forwarded(now, from, message),
         }
     }
 
@@ -176,6 +175,20 @@ impl Back {
                 }
             }
             self.shared.send_peer(peer, &PeerMessage::Heartbeat(heartbeat));
+        }
+    }
+
+    /// That metadata operations have committed is told at once, not with the next heartbeat:
+    /// clients of other nodes wait for it.
+    pub(super) fn speak_for_metadata(&mut self) {
+        let speaks = self.metadata.as_mut().is_some_and(|log| log.take_speaks());
+        if !speaks || self.shared.fatal {
+            return;
+        }
+        for peer in self.shared.links.peers() {
+            if let Some(message) = self.heartbeat_of(LogId::METADATA, peer) {
+                self.shared.send_peer(peer, &PeerMessage::Log { log: LogId::METADATA, message });
+            }
         }
     }
 

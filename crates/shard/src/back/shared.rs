@@ -11,7 +11,7 @@ use crate::lane::api::{LaneReply, LaneRequest, Origin};
 use crate::lane::reads::WaitingRead;
 use crate::options::ShardOptions;
 use crate::parking::Parking;
-use crate::peer::PeerMessage;
+use crate::peer::{Forwarded, PeerMessage, Waiter};
 use borzoi_consensus::Timeouts;
 use borzoi_storage::cache::SegmentCache;
 use borzoi_storage::disk::{DiskError, DiskQueue, DiskSubmissions, DiskTicket, Submission};
@@ -223,9 +223,12 @@ impl Shared {
         }
     }
 
-    /// Answers a request: to the own front, or to the shard it came from.
+    /// Answers a request: to the own front, or to the shard or node it came from.
     pub fn reply(&mut self, origin: Origin, reply: LaneReply) {
-        if origin.shard == self.options.shard {
+        if let Some(peer) = origin.peer {
+            let waiter = Waiter { shard: origin.shard, ticket: origin.ticket };
+            self.send_forwarded(peer, Forwarded::LaneReply { waiter, leader: None, reply });
+        } else if origin.shard == self.options.shard {
             self.output.push_back(BackOutput::LaneReply { ticket: origin.ticket, reply });
         } else {
             let message = ShardMessage::LaneReply { ticket: origin.ticket, reply };
@@ -244,6 +247,11 @@ impl Shared {
         assert!(to != self.options.replica, "nobody writes to themselves");
         let parts = self.links.frame(message);
         self.effects.push(Effect::ToPeer { to, parts });
+    }
+
+    /// Sends what the fronts and lanes of two nodes say to each other.
+    pub fn send_forwarded(&mut self, to: ReplicaId, message: Forwarded) {
+        self.send_peer(to, &PeerMessage::Forward(message.into_message()));
     }
 
     /// A log has run: when it wants a tick, and that it may have something to say to peers.

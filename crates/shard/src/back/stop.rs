@@ -64,6 +64,7 @@ impl Back {
                 lane.refuse_everyone(&Refusal::Stopping, &mut self.shared);
             }
         }
+        self.stop_forwarding(now);
         self.shared.drain(effects);
     }
 
@@ -134,7 +135,10 @@ impl Back {
         let logs_idle = self.lanes.values().all(|lane| lane.is_idle() || !lane.is_serving())
             && self.metadata.as_ref().is_none_or(|log| log.is_idle() || !log.is_serving());
         let journal = &self.shared.journal;
-        logs_idle && (!first || self.stop.peers.len() == others) && journal.is_idle()
+        logs_idle
+            && self.forwarding().is_empty()
+            && (!first || self.stop.peers.len() == others)
+            && journal.is_idle()
     }
 
     /// Appends the collapsing records; the last one's sequence. A journal that does not take them

@@ -1,20 +1,32 @@
 //! Connections as clients see them (wire protocol, section 9.3).
 //!
-//! Each shard knows its own connections. A question about all of them asks the other shards and is
-//! answered when every one has replied.
+//! Each shard knows its own connections. A question about all of them asks the other shards of the
+//! node and the other nodes, each of which asks its own shards, and is answered when everyone has
+//! replied. A node that cannot be reached or takes too long is left out: its clients are missing
+//! from the list, nothing else depends on it.
+//!
+//! Invariants: a question is answered once; whoever was asked is waited for once.
 
 use super::command::Waiting;
 use super::reads::or_return;
 use super::request::{Caller, Known, Step};
+use super::timers::Timer;
 use super::{ClientSummary, Cx, Front, FrontMessage, replies};
 use crate::event::{ConnectionId, Transport};
 use crate::lane::api::Ticket;
+use crate::peer::{Forwarded, Waiter};
 use borzoi_metadata::Action;
-use borzoi_types::ShardId;
+use borzoi_types::{Duration, Mono, ReplicaId, ShardId};
 use borzoi_wire::body::{
     self, ClientDetails, ClientGroup, ClientNumber, ClientRecord, SignedInUser,
 };
 use borzoi_wire::{Reply, Text};
+use std::collections::BTreeSet;
+
+/// How long other nodes may take to name their clients.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Bits of a connection's number that name its node, in a cluster: rosters have up to 7 nodes.
+const NODE_SHIFT: u32 = 28;
 
 /// What is asked about connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,18 +39,32 @@ pub(crate) enum Question {
     Count(super::system::StatsSums),
 }
 
-/// A question that waits for the other shards.
-#[derive(Debug)]
-pub(crate) struct ClientsWait {
-    caller: Caller,
-    question: Question,
-    outstanding: usize,
-    clients: Vec<ClientSummary>,
+/// Who asked.
+#[derive(Clone, Copy, Debug)]
+enum AskedBy {
+    Client(Caller, Question),
+    Peer(ReplicaId, Waiter),
 }
 
-/// The number of a connection that clients see: never 0, unique among live connections.
-pub(crate) fn client_number(connection: ConnectionId) -> u32 {
-    let number = connection.0 % u64::from(u32::MAX);
+/// Who was asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Asked {
+    Shard(ShardId),
+    Node(ReplicaId),
+}
+
+/// A question that waits for others.
+#[derive(Debug)]
+pub(crate) struct ClientsWait {
+    by: AskedBy,
+    outstanding: BTreeSet<Asked>,
+    clients: Vec<ClientSummary>,
+    due: Mono,
+}
+
+/// The number of a connection within its node: never 0, below `modulus + 1`.
+fn number_within(connection: ConnectionId, modulus: u32) -> u32 {
+    let number = connection.0 % u64::from(modulus);
     u32::try_from(number).expect("below a u32 by the modulo") + 1
 }
 
@@ -56,7 +82,7 @@ impl Front {
     pub(super) fn client_summaries(&self) -> Vec<ClientSummary> {
         let open = self.connections.iter().filter(|(_, state)| !state.closing);
         open.map(|(connection, state)| ClientSummary {
-            number: client_number(*connection),
+            number: self.client_number(*connection),
             transport: state.transport,
             address: state.peer.clone(),
             signed_in: state.binding.map(|binding| (binding.client, binding.user)),
@@ -64,9 +90,19 @@ impl Front {
         .collect()
     }
 
+    /// The number of a connection that clients see: never 0, unique among live connections of the
+    /// cluster.
+    pub(super) fn client_number(&self, connection: ConnectionId) -> u32 {
+        if self.options.replica_count == 1 {
+            return number_within(connection, u32::MAX);
+        }
+        let of_node = u32::from(self.options.replica.get()) << NODE_SHIFT;
+        of_node | number_within(connection, (1 << NODE_SHIFT) - 1)
+    }
+
     pub(super) fn get_me(&self, caller: &Caller, known: Known<'_>) -> Step {
         or_return!(self.authorise(caller, known, Action::GetMe));
-        let number = client_number(caller.place.connection);
+        let number = self.client_number(caller.place.connection);
         let summary = self.client_summaries().into_iter().find(|it| it.number == number);
         let details = summary.map(|summary| self.client_details(&summary));
         self.read_reply(caller, details.map_or(Reply::NotFound, Reply::Client))
@@ -93,51 +129,141 @@ impl Front {
         self.ask_clients(caller, Question::All, cx)
     }
 
-    /// Asks all other shards for their connections.
+    /// Asks everyone else for their connections.
     pub(super) fn ask_clients(
         &mut self,
         caller: &Caller,
         question: Question,
         cx: &mut Cx<'_>,
     ) -> Step {
+        let by = AskedBy::Client(*caller, question);
+        match self.gather_clients(by, true, cx) {
+            Some(wait) => self.clients_step(&wait, *caller, question),
+            None => Step::Pending,
+        }
+    }
+
+    /// Another node asks for the clients of this one.
+    pub(super) fn clients_asked(&mut self, from: ReplicaId, waiter: Waiter, cx: &mut Cx<'_>) {
+        if let Some(wait) = self.gather_clients(AskedBy::Peer(from, waiter), false, cx) {
+            self.answer_clients(wait, cx);
+        }
+    }
+
+    /// Asks everyone else; the answer at once if there is nobody.
+    fn gather_clients(&mut self, by: AskedBy, nodes: bool, cx: &mut Cx<'_>) -> Option<ClientsWait> {
         let own = self.options.shard;
-        let others: Vec<ShardId> =
-            (0..self.options.shards).map(ShardId).filter(|shard| *shard != own).collect();
+        let shards = (0..self.options.shards).map(ShardId).filter(|shard| *shard != own);
+        let peers = self.peers().filter(|peer| nodes && self.peers_up.contains(peer));
+        let outstanding: BTreeSet<Asked> =
+            shards.map(Asked::Shard).chain(peers.map(Asked::Node)).collect();
         let clients = self.client_summaries();
-        let wait = ClientsWait { caller: *caller, question, outstanding: others.len(), clients };
-        if others.is_empty() {
-            return self.answer_clients(&wait);
+        let due = cx.now.mono.plus(PATIENCE);
+        let wait = ClientsWait { by, outstanding, clients, due };
+        if wait.outstanding.is_empty() {
+            return Some(wait);
         }
         let ticket = self.next_ticket();
-        self.waiting.insert(ticket, Waiting::Clients(wait));
-        for shard in others {
-            cx.send_to(shard, FrontMessage::AskClients { ticket });
+        for asked in &wait.outstanding {
+            match asked {
+                Asked::Shard(shard) => cx.send_to(*shard, FrontMessage::AskClients { ticket }),
+                Asked::Node(node) => {
+                    let waiter = Waiter { shard: own, ticket };
+                    cx.behind.forward(*node, Forwarded::AskClients { waiter }, cx.effects);
+                    self.timers.set(due, Timer::Clients(ticket));
+                }
+            }
         }
-        Step::Pending
+        self.waiting.insert(ticket, Waiting::Clients(wait));
+        None
     }
 
     pub(super) fn clients_arrived(
         &mut self,
+        from: ShardId,
+        ticket: Ticket,
+        clients: Vec<ClientSummary>,
+        cx: &mut Cx<'_>,
+    ) {
+        self.clients_named(Asked::Shard(from), ticket, clients, cx);
+    }
+
+    pub(super) fn peer_clients_arrived(
+        &mut self,
+        from: ReplicaId,
+        ticket: Ticket,
+        clients: Vec<ClientSummary>,
+        cx: &mut Cx<'_>,
+    ) {
+        self.clients_named(Asked::Node(from), ticket, clients, cx);
+    }
+
+    fn clients_named(
+        &mut self,
+        by: Asked,
         ticket: Ticket,
         clients: Vec<ClientSummary>,
         cx: &mut Cx<'_>,
     ) {
         let Some(Waiting::Clients(wait)) = self.waiting.get_mut(&ticket) else { return };
-        wait.clients.extend(clients);
-        wait.outstanding -= 1;
-        if wait.outstanding > 0 {
+        if !wait.outstanding.remove(&by) {
             return;
         }
-        if let Some(Waiting::Clients(wait)) = self.waiting.remove(&ticket) {
-            let step = self.answer_clients(&wait);
-            self.finish_step(wait.caller.place, step, cx);
+        wait.clients.extend(clients);
+        if wait.outstanding.is_empty() {
+            self.end_clients(ticket, cx);
         }
     }
 
-    fn answer_clients(&self, wait: &ClientsWait) -> Step {
+    /// Other nodes took too long: their clients are left out. The own shards always answer.
+    pub(super) fn clients_due(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+        self.clients_missing(ticket, |asked| matches!(asked, Asked::Node(_)), cx);
+    }
+
+    /// A node cannot be reached any more.
+    pub(super) fn clients_of_peer_missing(&mut self, peer: ReplicaId, cx: &mut Cx<'_>) {
+        let asked = self.waiting.iter().filter(|(_, waiting)| match waiting {
+            Waiting::Clients(wait) => wait.outstanding.contains(&Asked::Node(peer)),
+            _ => false,
+        });
+        let asked: Vec<Ticket> = asked.map(|(ticket, _)| *ticket).collect();
+        for ticket in asked {
+            self.clients_missing(ticket, |asked| asked == Asked::Node(peer), cx);
+        }
+    }
+
+    fn clients_missing(&mut self, ticket: Ticket, gone: impl Fn(Asked) -> bool, cx: &mut Cx<'_>) {
+        let Some(Waiting::Clients(wait)) = self.waiting.get_mut(&ticket) else { return };
+        wait.outstanding.retain(|asked| !gone(*asked));
+        if wait.outstanding.is_empty() {
+            self.end_clients(ticket, cx);
+        }
+    }
+
+    fn end_clients(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+        if let Some(Waiting::Clients(wait)) = self.waiting.remove(&ticket) {
+            self.timers.cancel(wait.due, Timer::Clients(ticket));
+            self.answer_clients(wait, cx);
+        }
+    }
+
+    fn answer_clients(&mut self, wait: ClientsWait, cx: &mut Cx<'_>) {
+        match wait.by {
+            AskedBy::Client(caller, question) => {
+                let step = self.clients_step(&wait, caller, question);
+                self.finish_step(caller.place, step, cx);
+            }
+            AskedBy::Peer(peer, waiter) => {
+                let answer = Forwarded::Clients { waiter, clients: wait.clients };
+                cx.behind.forward(peer, answer, cx.effects);
+            }
+        }
+    }
+
+    fn clients_step(&self, wait: &ClientsWait, caller: Caller, question: Question) -> Step {
         let mut clients: Vec<&ClientSummary> = wait.clients.iter().collect();
         clients.sort_by_key(|client| client.number);
-        let reply = match wait.question {
+        let reply = match question {
             Question::All => {
                 Reply::Clients(clients.iter().map(|it| self.client_record(it)).collect())
             }
@@ -147,8 +273,8 @@ impl Front {
             }
             Question::Count(sums) => self.stats(sums, clients.len()),
         };
-        let (session, commit) = (wait.caller.binding.session, self.metadata.applied());
-        Step::Answer(replies::read(&wait.caller.to, session, commit, reply))
+        let (session, commit) = (caller.binding.session, self.metadata.applied());
+        Step::Answer(replies::read(&caller.to, session, commit, reply))
     }
 
     fn client_record(&self, client: &ClientSummary) -> ClientRecord {
@@ -186,10 +312,20 @@ mod tests {
 
     #[test]
     fn client_numbers_are_never_zero() {
-        assert_eq!(client_number(ConnectionId(0)), 1);
-        assert_eq!(client_number(ConnectionId(1)), 2);
-        assert_eq!(client_number(ConnectionId(u64::from(u32::MAX) - 1)), u32::MAX);
-        assert_eq!(client_number(ConnectionId(u64::from(u32::MAX))), 1);
-        assert_ne!(client_number(ConnectionId(u64::MAX)), 0);
+        let number = |connection| number_within(ConnectionId(connection), u32::MAX);
+        assert_eq!(number(0), 1);
+        assert_eq!(number(1), 2);
+        assert_eq!(number(u64::from(u32::MAX) - 1), u32::MAX);
+        assert_eq!(number(u64::from(u32::MAX)), 1);
+        assert_ne!(number(u64::MAX), 0);
+    }
+
+    #[test]
+    fn client_numbers_of_two_nodes_never_meet() {
+        let below = 1 << NODE_SHIFT;
+        for connection in [0, 1, u64::from(below) - 2, u64::from(below) - 1, u64::MAX] {
+            let number = number_within(ConnectionId(connection), below - 1);
+            assert!(number > 0 && number < below, "{connection}");
+        }
     }
 }

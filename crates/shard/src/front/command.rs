@@ -42,6 +42,8 @@ pub(crate) enum Waiting {
     Lost(Vec<ClosedConnection>),
     /// Nobody waits: the server keeps house, and does so again later if this is refused.
     Housekeeping,
+    /// Nobody waits: the node tells the log that it has started.
+    Started,
     /// A request waits for the lane of its partition.
     Lane(Box<LaneWait>),
     /// A question about connections waits for the other shards.
@@ -106,7 +108,7 @@ impl Front {
         self.waiting.insert(ticket, waiting);
         let body = Bytes::from(command.encode());
         if self.host.is_some() {
-            let asker = Asker { shard: self.options.shard, ticket };
+            let asker = Asker { peer: None, shard: self.options.shard, ticket };
             self.propose(asker, body, cx);
         } else {
             let message = FrontMessage::Command { ticket, body };
@@ -131,7 +133,7 @@ impl Front {
             Some(Waiting::Register(registration)) => self.registered(registration, applied, cx),
             Some(Waiting::Logout { place, to }) => self.logged_out(place, &to, &applied, cx),
             Some(Waiting::Change(change)) => self.change_applied(change, applied, cx),
-            Some(Waiting::Lost(_) | Waiting::Housekeeping) | None => {}
+            Some(Waiting::Lost(_) | Waiting::Housekeeping | Waiting::Started) | None => {}
             Some(other) => panic!("ticket {ticket:?} of a command belongs to {other:?}"),
         }
     }
@@ -148,6 +150,10 @@ impl Front {
             Some(Waiting::Logout { place, to }) => (place, to),
             Some(Waiting::Change(change)) => (change.place, change.to),
             Some(Waiting::Lost(sessions)) => return self.lost_again(sessions, cx),
+            Some(Waiting::Started) => {
+                self.announce_again();
+                return self.report_again(cx);
+            }
             Some(Waiting::Housekeeping) | None => return,
             Some(other) => panic!("ticket {ticket:?} of a command belongs to {other:?}"),
         };

@@ -91,6 +91,8 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     /// Who it acts for; none before login and after logout.
     pub(crate) binding: Option<Binding>,
+    /// Whose consumer work it does besides its own: another session of the same user.
+    pub(crate) attached: Option<ClientId>,
     /// Newest metadata operation it was told of: its later requests see at least this.
     pub(crate) told: Op,
     /// When the last frame came.
@@ -115,6 +117,7 @@ impl Connection {
             peer: peer.to_owned(),
             transport,
             binding: None,
+            attached: None,
             told: Op::ZERO,
             heard: now,
             login_deadline: Some(login_deadline),

@@ -21,6 +21,10 @@ use borzoi_wire::Operation;
 use borzoi_wire::frame::RequestView;
 use bytes::{Bytes, BytesMut};
 
+/// How long requests wait for a node that has just started and knows of no metadata primary yet:
+/// longer than an election takes.
+const UNREADY_PATIENCE: borzoi_types::Duration = borzoi_types::Duration::from_secs(2);
+
 /// Whether a frame is a send, by its header alone.
 fn is_send(frame: &[u8]) -> bool {
     RequestView::split(frame)
@@ -88,7 +92,23 @@ impl Front {
             return self.close(connection, CloseReason::Limit, cx);
         }
         state.queue(frame);
+        if !self.ready && !self.impatient {
+            self.timers.set(cx.now.mono.plus(UNREADY_PATIENCE), Timer::Unready);
+        }
         self.pump(connection, cx);
+    }
+
+    /// The node is not ready for requests and they have waited long enough: they are answered "not
+    /// now", until it is.
+    pub(super) fn unready_for_long(&mut self, cx: &mut Cx<'_>) {
+        if self.ready {
+            return;
+        }
+        self.impatient = true;
+        let all: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for connection in all {
+            self.pump(connection, cx);
+        }
     }
 
     pub(super) fn connection_closed(&mut self, connection: ConnectionId) {
@@ -104,7 +124,7 @@ impl Front {
 
     /// Starts what may start, then sends the answers that may leave.
     pub(super) fn pump(&mut self, connection: ConnectionId, cx: &mut Cx<'_>) {
-        while self.is_ready() {
+        while self.is_ready() || self.impatient {
             let Some(state) = self.connections.get_mut(&connection) else { return };
             let Some(start) = state.start_next(is_send) else { break };
             let place = Place { connection, slot: start.slot };
@@ -128,7 +148,7 @@ impl Front {
             Step::Pending => {}
             Step::Lane(call) => self.call_lane(*call, running, cx),
             Step::AskCommit => self.ask_commit(running, cx),
-            Step::Await(op) => self.await_metadata(op, running),
+            Step::Await(op) => self.await_metadata(op, running, cx),
             Step::Counters(keys) => self.want_counters(keys, running),
         }
     }

@@ -65,13 +65,13 @@ impl Front {
             let ticket = self.next_ticket();
             self.waiting.insert(ticket, Waiting::Counters);
             round.outstanding.insert(ticket);
-            let origin = Origin { shard: self.options.shard, ticket };
+            let origin = Origin::here(self.options.shard, ticket);
             requests.push((shard, CountersRequest { origin, keys }));
         }
         self.gather.round = Some(round);
         for (shard, request) in requests {
             if shard == self.options.shard {
-                cx.behind.counters(shard, &request, cx.effects);
+                cx.behind.counters(cx.now, shard, &request, cx.effects);
             } else {
                 let message = ShardMessage::Counters(request);
                 cx.effects.push(Effect::ToShard { to: shard, message });

@@ -62,12 +62,12 @@ impl Front {
             Request::Login(_) | Request::Logout | Request::SendMessages(_) => {
                 self.deny(caller, ErrorCode::InvalidCommand)
             }
-            // Only asked for when cluster metadata lists several nodes.
-            Request::GetPollRouting(_)
-            | Request::GetOffsetRouting(_)
-            | Request::AttachConsumerSession(_)
-            | Request::GetSnapshot(_)
-            | Request::FlushUnsavedBuffer(_) => self.deny(caller, ErrorCode::FeatureUnavailable),
+            Request::GetPollRouting(body) => self.poll_routing(caller, known, &body),
+            Request::GetOffsetRouting(body) => self.offset_routing(caller, known, &body),
+            Request::AttachConsumerSession(body) => self.attach(caller, known, &body),
+            Request::GetSnapshot(_) | Request::FlushUnsavedBuffer(_) => {
+                self.deny(caller, ErrorCode::FeatureUnavailable)
+            }
             #[rustfmt::skip]
             Request::CreateStream(_) | Request::UpdateStream(_) | Request::DeleteStream(_)
             | Request::PurgeStream(_) | Request::CreateTopic(_) | Request::UpdateTopic(_)

@@ -11,6 +11,7 @@
 //! at a time, and answer all who asked before it left.
 
 use super::command::Waiting;
+use super::relay::Questioner;
 use super::replies::CommittedAt;
 use super::request::Running;
 use super::timers::Timer;
@@ -18,13 +19,18 @@ use super::{Cx, Front, FrontMessage};
 use crate::back::MetadataCommit;
 use crate::event::{Effect, ShardMessage};
 use crate::lane::api::Ticket;
-use crate::metadata_host::Asker;
+use crate::metadata_host::{Asker, MetadataHost};
+use crate::peer::{Forwarded, Waiter};
 use borzoi_metadata::{Admission, Change, Command, Issuer, Metadata, Notice, Outcome};
-use borzoi_types::{Body, Micros, Op, ShardId};
+use borzoi_types::{Body, Duration, Micros, Mono, Op, ReplicaId, ShardId};
 use borzoi_wire::ErrorCode;
 use borzoi_wire::frame::RequestView;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+
+/// How long a request waits for metadata that its session has seen elsewhere: longer than a change
+/// of the metadata primary takes.
+const METADATA_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What became of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +53,7 @@ pub(crate) struct CommitQuestion {
 /// Requests that wait until metadata is applied up to an operation.
 #[derive(Debug, Default)]
 pub(crate) struct MetadataWaiters {
-    by_op: BTreeMap<Op, Vec<Running>>,
+    by_op: BTreeMap<Op, Vec<(Mono, Running)>>,
 }
 
 impl Cx<'_> {
@@ -58,8 +64,21 @@ impl Cx<'_> {
 
 /// Proposing, on shard 0.
 impl Front {
+    /// Whether commands may be proposed here.
+    pub(super) fn serves_metadata(&self) -> bool {
+        self.host.as_ref().is_some_and(MetadataHost::is_serving)
+    }
+
     /// Takes a command of any shard of this node.
     pub(super) fn propose(&mut self, asker: Asker, body: Bytes, cx: &mut Cx<'_>) {
+        if self.options.replica_count > 1 && !self.serves_metadata() {
+            return self.relay(asker, body, None, cx);
+        }
+        self.propose_here(asker, body, cx);
+    }
+
+    /// Takes a command of any shard of any node, to be proposed here or not at all.
+    pub(super) fn propose_here(&mut self, asker: Asker, body: Bytes, cx: &mut Cx<'_>) {
         let accepted = self.host.as_mut().is_some_and(|host| host.queue(asker, body));
         if accepted {
             self.propose_queued(cx);
@@ -86,8 +105,12 @@ impl Front {
     }
 
     /// Tells an asker that its command will not be executed, or that nobody knows.
-    fn proposal_ended(&mut self, asker: Asker, certain: bool, cx: &mut Cx<'_>) {
-        if asker.shard == self.options.shard {
+    pub(super) fn proposal_ended(&mut self, asker: Asker, certain: bool, cx: &mut Cx<'_>) {
+        if let Some(peer) = asker.peer {
+            let waiter = Waiter { shard: asker.shard, ticket: asker.ticket };
+            let refused = Forwarded::CommandRefused { waiter, certain };
+            cx.behind.forward(peer, refused, cx.effects);
+        } else if asker.shard == self.options.shard {
             self.command_refused(asker.ticket, certain, cx);
         } else {
             let message = FrontMessage::CommandRefused { ticket: asker.ticket, certain };
@@ -99,28 +122,35 @@ impl Front {
         self.feed_from_here(cx);
         let Some(host) = self.host.as_mut() else { return };
         let (unknown, refused) = host.serve(serving);
-        let followers: Vec<ShardId> = host.followers().collect();
-        for follower in followers {
-            cx.send_to(follower, FrontMessage::Serving(serving));
+        // Another node may lead already: it commits what this one has prepared, or is asked anew.
+        for (asker, body) in unknown {
+            self.displaced(asker, body, Some(self.options.replica), cx);
         }
-        for asker in unknown {
-            self.proposal_ended(asker, false, cx);
-        }
-        for asker in refused {
-            self.proposal_ended(asker, true, cx);
+        for (asker, body) in refused {
+            self.displaced(asker, body, None, cx);
         }
         if serving {
-            self.node_started(cx);
-            self.become_ready(cx);
+            self.propose_relayed(cx);
+            self.ask_here(cx);
+            self.serve_clients(cx);
+            let next = cx.now.mono.plus(super::session::HOUSEKEEPING_EVERY);
+            self.timers.set(next, Timer::Housekeeping);
         }
     }
 
+    /// A command that was taken here, when this node no longer leads.
+    fn displaced(&mut self, asker: Asker, body: Bytes, sent: Option<ReplicaId>, cx: &mut Cx<'_>) {
+        if asker.peer.is_some() || self.options.replica_count == 1 {
+            return self.proposal_ended(asker, sent.is_none(), cx);
+        }
+        self.relay(asker, body, sent, cx);
+    }
+
     /// Tells the log that connections of earlier lives of this node are gone.
-    fn node_started(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn node_started(&mut self, cx: &mut Cx<'_>) {
         let (replica, generation) = (self.options.replica, self.options.generation);
         let command = Command::system(Change::NodeStarted { replica, generation });
-        self.submit(&command, Waiting::Housekeeping, cx);
-        self.timers.set(cx.now.mono.plus(super::session::HOUSEKEEPING_EVERY), Timer::Housekeeping);
+        self.submit(&command, Waiting::Started, cx);
     }
 
     pub(super) fn metadata_committed(&mut self, commit: MetadataCommit, cx: &mut Cx<'_>) {
@@ -129,7 +159,11 @@ impl Front {
         let Some(host) = self.host.as_mut() else {
             panic!("the metadata log is on shard 0, this is {}", self.options.shard);
         };
-        let (asker, replaced) = host.committed(commit.op);
+        let (proposed, replaced) = host.committed(commit.op);
+        let asker = match proposed {
+            Some(asker) => Some(asker).filter(|asker| asker.peer.is_none()),
+            None => self.relay.take_committed(&body),
+        };
         let followers: Vec<ShardId> = host.followers().collect();
         for follower in followers {
             let ticket = asker.filter(|asker| asker.shard == follower).map(|asker| asker.ticket);
@@ -154,6 +188,7 @@ impl Front {
         self.feed_from_here(cx);
         cx.behind.metadata_changed();
         self.wake_metadata_waiters(cx);
+        self.answer_applied_questions(cx);
     }
 
     /// Sends the other shards the state that the feed starts from, once.
@@ -182,6 +217,7 @@ impl Front {
                     Metadata::decode_snapshot(&state).expect("shard 0 encoded it just now");
                 cx.behind.metadata_changed();
                 self.wake_metadata_waiters(cx);
+                self.wake_metadata_waiters(cx);
             }
             FrontMessage::Committed { op, timestamp, body, ticket } => {
                 self.apply_committed(op, timestamp, &body, ticket, cx);
@@ -192,30 +228,29 @@ impl Front {
                 }
             }
             FrontMessage::Command { ticket, body } => {
-                self.propose(Asker { shard: from, ticket }, body, cx);
+                self.propose(Asker { peer: None, shard: from, ticket }, body, cx);
             }
             FrontMessage::CommandRefused { ticket, certain } => {
                 self.command_refused(ticket, certain, cx);
             }
-            FrontMessage::AskCommit => {
-                let serving = self.host.as_ref().is_some_and(|host| host.is_serving());
-                let op = serving.then(|| self.metadata.applied());
-                cx.send_to(from, FrontMessage::CommitIs { op });
-            }
+            FrontMessage::AskCommit => self.question(Questioner::Shard(from), cx),
             FrontMessage::CommitIs { op } => self.commit_is(op, cx),
             FrontMessage::AskClients { ticket } => {
                 let clients = self.client_summaries();
                 cx.send_to(from, FrontMessage::Clients { ticket, clients });
             }
-            FrontMessage::Clients { ticket, clients } => self.clients_arrived(ticket, clients, cx),
+            FrontMessage::Clients { ticket, clients } => {
+                self.clients_arrived(from, ticket, clients, cx);
+            }
         }
     }
 
-    fn become_ready(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn become_ready(&mut self, cx: &mut Cx<'_>) {
         if self.ready {
             return;
         }
         self.ready = true;
+        self.impatient = false;
         let waiting: Vec<_> = self.connections.keys().copied().collect();
         for connection in waiting {
             self.pump(connection, cx);
@@ -246,9 +281,13 @@ impl Front {
                 self.command_applied(ticket, Applied { outcome, at }, cx);
             }
             self.act_on(&notices, cx);
+            if let Change::ConnectionsClosed(closed) = &command.change {
+                self.close_written_off(closed, cx);
+            }
         }
         cx.behind.metadata_changed();
         self.wake_metadata_waiters(cx);
+        self.answer_applied_questions(cx);
     }
 
     /// Where a repeated request was executed before.
@@ -292,7 +331,7 @@ impl Front {
     /// `running` is run again when the primary's commit point is applied here.
     pub(super) fn ask_commit(&mut self, running: Running, cx: &mut Cx<'_>) {
         assert!(!running.certain, "a request asks once");
-        if self.host.is_some() {
+        if self.host.is_some() && self.options.replica_count == 1 {
             let certain = Running { certain: true, ..running };
             return self.start(certain, cx);
         }
@@ -304,11 +343,14 @@ impl Front {
         if self.question.asked.is_none() && !self.question.next.is_empty() {
             self.counters.commit_questions += 1;
             self.question.asked = Some(core::mem::take(&mut self.question.next));
+            if self.host.is_some() {
+                return self.question(Questioner::Shard(self.options.shard), cx);
+            }
             cx.send_to(ShardId(0), FrontMessage::AskCommit);
         }
     }
 
-    fn commit_is(&mut self, op: Option<Op>, cx: &mut Cx<'_>) {
+    pub(super) fn commit_is(&mut self, op: Option<Op>, cx: &mut Cx<'_>) {
         let asked = self.question.asked.take().unwrap_or_default();
         for mut running in asked {
             match op {
@@ -333,17 +375,34 @@ impl Front {
     }
 
     /// `running` is run again when metadata is applied up to `op`.
-    pub(super) fn await_metadata(&mut self, op: Op, running: Running) {
+    pub(super) fn await_metadata(&mut self, op: Op, running: Running, cx: &Cx<'_>) {
         assert!(op > self.metadata.applied(), "there is nothing to wait for");
-        self.behind_metadata.by_op.entry(op).or_default().push(running);
+        let due = cx.now.mono.plus(METADATA_PATIENCE);
+        self.timers.set(due, Timer::Metadata(op));
+        self.behind_metadata.by_op.entry(op).or_default().push((due, running));
+    }
+
+    /// Metadata up to `op` has not come in time for those who have waited longest.
+    pub(super) fn metadata_overdue(&mut self, op: Op, cx: &mut Cx<'_>) {
+        let Some(waiting) = self.behind_metadata.by_op.remove(&op) else { return };
+        let (late, rest): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(due, _)| *due <= cx.now.mono);
+        if !rest.is_empty() {
+            self.behind_metadata.by_op.insert(op, rest);
+        }
+        for (_, running) in late {
+            self.not_serving(&running, cx);
+        }
     }
 
     fn wake_metadata_waiters(&mut self, cx: &mut Cx<'_>) {
         while let Some(entry) = self.behind_metadata.by_op.first_entry() {
-            if *entry.key() > self.metadata.applied() {
+            let op = *entry.key();
+            if op > self.metadata.applied() {
                 return;
             }
-            for running in entry.remove() {
+            for (due, running) in entry.remove() {
+                self.timers.cancel(due, Timer::Metadata(op));
                 self.resume(running, cx);
             }
         }

@@ -24,6 +24,8 @@ pub struct FrontCounters {
     pub logins_failed: u64,
     /// Logins whose password was recognised without the password thread.
     pub logins_remembered: u64,
+    /// Commands sent to another node that leads metadata.
+    pub commands_forwarded: u64,
     /// Questions for the commit point of the metadata primary.
     pub commit_questions: u64,
     /// Rounds of gathering counters.

@@ -60,7 +60,7 @@ impl Front {
         let Ok((_, _, group)) = self.metadata.find_group(stream, topic, group) else {
             return self.not_found(caller, known);
         };
-        let Some(partitions) = group.poll_list(caller.binding.client) else {
+        let Some(partitions) = group.poll_list(caller.consumer) else {
             return self.not_found(caller, known);
         };
         let generation = GroupGeneration(group.generation);

@@ -58,7 +58,7 @@ impl Front {
         for Part { lane, key, kind } in parts {
             let part = self.next_ticket();
             self.waiting.insert(part, Waiting::LanePart(ticket));
-            let origin = Origin { shard: self.options.shard, ticket: part };
+            let origin = Origin::here(self.options.shard, part);
             cx.behind.submit(cx.now, LaneRequest { origin, key, lane, kind }, cx.effects);
         }
     }

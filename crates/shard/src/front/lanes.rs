@@ -26,7 +26,7 @@ impl Front {
         let ticket = self.next_ticket();
         let wait = LaneWait { caller, target: partition.place, running };
         self.waiting.insert(ticket, Waiting::Lane(Box::new(wait)));
-        let origin = Origin { shard: self.options.shard, ticket };
+        let origin = Origin::here(self.options.shard, ticket);
         let request = LaneRequest { origin, key: partition.key, lane: partition.lane, kind };
         cx.behind.submit(cx.now, request, cx.effects);
     }
@@ -103,6 +103,7 @@ fn refused(to: &borzoi_wire::frame::ReplyTo, commit: Op, refusal: &Refusal) -> V
         }
         Refusal::NoSpace => ErrorCode::CannotWriteToFile,
         Refusal::InvalidOffset => ErrorCode::InvalidOffset,
+        Refusal::Unknown => ErrorCode::TransientNotCommitted,
         Refusal::OffsetNotFound => ErrorCode::ConsumerOffsetNotFound,
         Refusal::NotOwner => ErrorCode::ConsumerGroupPartitionNotOwned,
         Refusal::RequestTooOld => ErrorCode::RequestAlreadyApplied,

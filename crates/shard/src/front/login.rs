@@ -270,6 +270,7 @@ impl Front {
     fn bind(&mut self, connection: ConnectionId, binding: Binding, cx: &mut Cx<'_>) {
         let Some(state) = self.connections.get_mut(&connection) else { return };
         let before = state.binding.replace(binding);
+        state.attached = None;
         if let Some(deadline) = state.login_deadline.take() {
             self.timers.cancel(deadline, Timer::LoginDeadline(connection));
         }
@@ -306,7 +307,7 @@ impl Front {
 
     /// What stands for the client of a connection without session; never 0.
     pub(super) fn connection_identity(&self, connection: ConnectionId) -> ClientId {
-        ClientId(u128::from(super::clients::client_number(connection)))
+        ClientId(u128::from(self.client_number(connection)))
     }
 }
 

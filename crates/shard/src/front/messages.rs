@@ -157,7 +157,7 @@ impl Front {
             let prefix = PollPrefix { partition, current_offset, messages_count: 0 };
             return Err(self.polled_nothing(caller, prefix));
         };
-        match group.ownership(caller.binding.client, partition) {
+        match group.ownership(caller.consumer, partition) {
             Ownership::Owner => Ok((ConsumerKey::Group(group.id), group.generation)),
             _ if self.may_be_behind(known.certain) => Err(Step::AskCommit),
             Ownership::HandingOver | Ownership::NotOwner | Ownership::NotMember => {

@@ -38,12 +38,15 @@ mod message;
 mod messages;
 mod offsets;
 mod options;
+mod peers;
 mod reads;
 mod records;
+mod relay;
 mod remembered;
 mod replies;
 mod request;
 mod revoked;
+mod routing;
 mod session;
 mod system;
 mod tally;
@@ -64,7 +67,7 @@ use crate::back::{Back, MetadataCommit};
 use crate::event::{ConnectionId, Effect, HostStats, PasswordOutcome, PasswordTicket, Transport};
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
 use crate::metadata_host::MetadataHost;
-use crate::peer::ForwardMessage;
+use crate::peer::Forwarded;
 use crate::random::Random;
 use admission::Admission;
 use borzoi_metadata::{ClosedConnection, Metadata};
@@ -78,8 +81,9 @@ use counters::Gather;
 use failed_logins::FailedLogins;
 use feed::{CommitQuestion, MetadataWaiters};
 use login::PasswordWait;
+use relay::Relay;
 use remembered::RememberedPasswords;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use timers::{Timer, Timers};
 
 /// What the front is told: the client side of [`crate::Event`] and what the back produced.
@@ -158,12 +162,12 @@ pub enum FrontEvent {
         /// How far metadata is committed and applied; none when this node does not lead it.
         op: Option<Op>,
     },
-    /// The front of another node says something.
+    /// Another node's front says something.
     Forwarded {
         /// Which node.
         from: ReplicaId,
         /// What it says.
-        message: ForwardMessage,
+        message: Forwarded,
     },
     /// This shard's link with another node came up or went down.
     PeerLink {
@@ -172,7 +176,7 @@ pub enum FrontEvent {
         /// Whether it is up now.
         up: bool,
     },
-    /// Who leads a log has changed. A hint.
+    /// Somebody else leads a log. A hint.
     Leader {
         /// Which log.
         log: LogId,
@@ -189,7 +193,17 @@ pub(crate) trait Behind {
     /// See [`Back::submit`].
     fn submit(&mut self, now: Now, request: LaneRequest, effects: &mut Vec<Effect>);
     /// See [`Back::counters`].
-    fn counters(&mut self, from: ShardId, request: &CountersRequest, effects: &mut Vec<Effect>);
+    fn counters(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        request: &CountersRequest,
+        effects: &mut Vec<Effect>,
+    );
+    /// See [`Back::forward`].
+    fn forward(&mut self, to: ReplicaId, message: Forwarded, effects: &mut Vec<Effect>);
+    /// See [`Back::read_metadata`].
+    fn read_metadata(&mut self, token: u64, effects: &mut Vec<Effect>);
     /// See [`Back::propose_metadata`].
     fn propose_metadata(
         &mut self,
@@ -203,23 +217,26 @@ pub(crate) trait Behind {
     fn metadata_changed(&mut self);
     /// See [`Back::session_ended`].
     fn session_ended(&mut self, first: SessionId);
-    /// See [`Back::read_metadata`].
-    #[allow(dead_code)] // Called once requests are forwarded.
-    fn read_metadata(&mut self, token: u64, effects: &mut Vec<Effect>);
-    /// See [`Back::forward`].
-    #[allow(dead_code)] // Called once requests are forwarded.
-    fn forward(&mut self, to: ReplicaId, message: ForwardMessage, effects: &mut Vec<Effect>);
-    /// See [`Back::leader_of`].
-    #[allow(dead_code)] // Called once requests are forwarded.
-    fn leader_of(&self, log: LogId) -> Option<ReplicaId>;
 }
 
 impl Behind for Back {
     fn submit(&mut self, now: Now, request: LaneRequest, effects: &mut Vec<Effect>) {
         Back::submit(self, now, request, effects);
     }
-    fn counters(&mut self, from: ShardId, request: &CountersRequest, effects: &mut Vec<Effect>) {
-        Back::counters(self, from, request, effects);
+    fn counters(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        request: &CountersRequest,
+        effects: &mut Vec<Effect>,
+    ) {
+        Back::counters(self, now, from, request, effects);
+    }
+    fn forward(&mut self, to: ReplicaId, message: Forwarded, effects: &mut Vec<Effect>) {
+        Back::forward(self, to, message, effects);
+    }
+    fn read_metadata(&mut self, token: u64, effects: &mut Vec<Effect>) {
+        Back::read_metadata(self, token, effects);
     }
     fn propose_metadata(
         &mut self,
@@ -238,15 +255,6 @@ impl Behind for Back {
     fn session_ended(&mut self, first: SessionId) {
         Back::session_ended(self, first);
     }
-    fn read_metadata(&mut self, token: u64, effects: &mut Vec<Effect>) {
-        Back::read_metadata(self, token, effects);
-    }
-    fn forward(&mut self, to: ReplicaId, message: ForwardMessage, effects: &mut Vec<Effect>) {
-        Back::forward(self, to, message, effects);
-    }
-    fn leader_of(&self, log: LogId) -> Option<ReplicaId> {
-        Back::leader_of(self, log)
-    }
 }
 
 /// What every step of the front is handed.
@@ -262,11 +270,21 @@ pub struct Front {
     random: Box<dyn Random>,
     metadata: Metadata,
     /// Whether the metadata may be served: on shard 0 once its log serves, elsewhere once shard 0
-    /// has said so behind the feed.
+    /// has said so behind the feed; in a cluster once shard 0 has caught up with the primary.
     ready: bool,
+    /// Not ready for so long that requests are refused instead of kept.
+    impatient: bool,
     stopping: bool,
     /// Shard 0 only.
     host: Option<MetadataHost>,
+    /// What shard 0 asks of other nodes.
+    relay: Relay,
+    /// Who leads which log, as far as known.
+    leaders: BTreeMap<LogId, ReplicaId>,
+    /// Nodes whose link with this shard is up.
+    peers_up: BTreeSet<ReplicaId>,
+    /// Since when the others are out of reach.
+    away_since: BTreeMap<ReplicaId, Mono>,
     admission: Admission,
     failed_logins: FailedLogins,
     remembered: RememberedPasswords,
@@ -308,10 +326,17 @@ impl Front {
         Self {
             admission: Admission::new(options.admission),
             host: is_host.then(|| MetadataHost::new(options.shards)),
+            // Answers to an earlier life of this node find nobody.
+            ticket: crate::back::first_ticket(options.generation),
             options,
             random,
             metadata,
             ready: false,
+            impatient: false,
+            relay: Relay::default(),
+            leaders: BTreeMap::new(),
+            peers_up: BTreeSet::new(),
+            away_since: BTreeMap::new(),
             stopping: false,
             failed_logins: FailedLogins::default(),
             remembered: RememberedPasswords::new(key),
@@ -319,7 +344,6 @@ impl Front {
             bound: BTreeMap::new(),
             waiting: BTreeMap::new(),
             passwords: BTreeMap::new(),
-            ticket: 0,
             delayed: BTreeMap::new(),
             timers: Timers::default(),
             question: CommitQuestion::default(),
@@ -363,11 +387,12 @@ impl Front {
             FrontEvent::MetadataCommitted(commit) => self.metadata_committed(commit, cx),
             FrontEvent::MetadataServing(serving) => self.metadata_serving(serving, cx),
             FrontEvent::MetadataInstalled { op, state } => self.metadata_installed(op, &state, cx),
-            // Requests are not forwarded yet: clients are told to try again elsewhere.
-            FrontEvent::MetadataRead { .. }
-            | FrontEvent::Forwarded { .. }
-            | FrontEvent::PeerLink { .. }
-            | FrontEvent::Leader { .. } => {}
+            FrontEvent::MetadataRead { token, op } => {
+                self.metadata_read(Ticket(token), op, cx);
+            }
+            FrontEvent::Forwarded { from, message } => self.forwarded(from, message, cx),
+            FrontEvent::PeerLink { peer, up } => self.peer_link(peer, up, cx),
+            FrontEvent::Leader { log, leader } => self.leader_is(log, leader, cx),
             FrontEvent::LanesConfirmed(lanes) => self.lanes_confirmed(lanes, cx),
         }
     }
@@ -410,7 +435,7 @@ impl Front {
     /// Requests that wait for something, for tests and metrics.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiting.len() + self.passwords.len() + self.delayed.len()
+        self.waiting.len() + self.passwords.len() + self.delayed.len() + self.relay.len()
     }
 
     /// What was counted since the start.
@@ -463,7 +488,12 @@ impl Front {
                 Timer::TokenExpiry(connection) => self.token_expiry_due(connection, cx),
                 Timer::Lanes(ticket) => self.lanes_overdue(ticket, cx),
                 Timer::Housekeeping => self.housekeeping(cx),
-                Timer::Retry => self.retry_lost(),
+                Timer::Retry => self.retry_lost(cx),
+                Timer::Relayed(ticket) => self.relayed_due(ticket, cx),
+                Timer::Question(ticket) => self.question_due(ticket, cx),
+                Timer::Clients(ticket) => self.clients_due(ticket, cx),
+                Timer::Metadata(op) => self.metadata_overdue(op, cx),
+                Timer::Unready => self.unready_for_long(cx),
             }
         }
     }

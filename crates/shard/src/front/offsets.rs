@@ -114,7 +114,7 @@ impl Front {
         let partition = target.partition.0.unwrap_or(PartitionId(0));
         if target.consumer.kind == ConsumerKind::Group {
             let group = topic.find_group(&target.consumer.id.to_identifier());
-            let ownership = group.map(|group| group.ownership(caller.binding.client, partition));
+            let ownership = group.map(|group| group.ownership(caller.consumer, partition));
             if !matches!(ownership, Some(Ownership::Owner | Ownership::HandingOver)) {
                 return Err(missing());
             }

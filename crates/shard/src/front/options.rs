@@ -33,12 +33,16 @@ pub struct FrontOptions {
     pub shards: u16,
     /// This node.
     pub replica: ReplicaId,
+    /// Nodes of the cluster.
+    pub replica_count: u8,
     /// Generation of this life of the node, from the superblock: rises at every start.
     pub generation: u64,
     /// Name of the cluster, as clients see it.
     pub cluster_name: String,
     /// This node, as clients see it.
     pub node: AdvertisedNode,
+    /// All nodes of the cluster by their ids, as clients see them; empty on a node that runs alone.
+    pub roster: Vec<AdvertisedNode>,
     /// Version of the server as text, at least one byte.
     pub server_version: String,
     /// Caps on connections.
@@ -69,6 +73,7 @@ impl Default for FrontOptions {
             shard: ShardId(0),
             shards: 1,
             replica: ReplicaId(0),
+            replica_count: 1,
             generation: 1,
             cluster_name: "single-node".to_owned(),
             node: AdvertisedNode {
@@ -79,6 +84,7 @@ impl Default for FrontOptions {
                 http: 0,
                 websocket: 0,
             },
+            roster: Vec::new(),
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
             admission: AdmissionLimits::default(),
             topic_defaults: TopicDefaults::default(),

@@ -9,7 +9,7 @@ use super::connection::{Binding, Place};
 use super::counters::Counts;
 use super::{Cx, Front, replies};
 use crate::event::{ClientTrouble, CloseReason, ConnectionId, LogLevel};
-use borzoi_types::{LogId, Op, PartitionKey};
+use borzoi_types::{ClientId, LogId, Op, PartitionKey};
 use borzoi_wire::frame::{EvictionReason, Reaction, ReplyTo, RequestFault, RequestView};
 use borzoi_wire::{CommandCode, ErrorCode, Operation, Reply, Request};
 use bytes::{Bytes, BytesMut};
@@ -74,6 +74,8 @@ pub(crate) struct Caller {
     pub(crate) to: ReplyTo,
     /// Who asks.
     pub(crate) binding: Binding,
+    /// For whom it does consumer work: the client itself, or the one its connection is attached to.
+    pub(crate) consumer: ClientId,
 }
 
 /// How much is known while a request runs.
@@ -90,7 +92,13 @@ impl Front {
     pub(super) fn run(&mut self, running: &mut Running, cx: &mut Cx<'_>) -> Step {
         let place = running.place;
         let Some(state) = self.connections.get(&place.connection) else { return Step::Pending };
-        let (binding, told) = (state.binding, state.told);
+        let (binding, attached, told) = (state.binding, state.attached, state.told);
+        let caller = |to, binding: Binding| Caller {
+            place,
+            to,
+            binding,
+            consumer: attached.unwrap_or(binding.client),
+        };
         let Some((view, body)) = RequestView::split(&running.frame) else {
             let fault = RequestFault::Size { size: 0, actual: running.frame.len() };
             return self.react_to_fault(place, &ReplyTo::default(), fault, cx);
@@ -101,7 +109,8 @@ impl Front {
             Ok(operation) => operation,
             Err(fault) => return self.react_to_fault(place, &to, fault, cx),
         };
-        if self.stopping && view.code() != CommandCode::Ping.code() {
+        let refuses = self.stopping || !self.is_ready();
+        if refuses && view.code() != CommandCode::Ping.code() {
             return self.transient(&to, ErrorCode::TransientNotAccepted);
         }
         if told > self.metadata.applied() {
@@ -112,12 +121,12 @@ impl Front {
             (Operation::Logout, _) => self.logout(place, to, cx),
             (Operation::NonReplicated, None) => self.read_before_login(place, view.code(), &to),
             (Operation::NonReplicated, Some(binding)) => {
-                let caller = Caller { place, to, binding };
+                let caller = caller(to, binding);
                 let code = view.code();
                 self.run_read(code, &caller, running, cx)
             }
             (operation, Some(binding)) => {
-                let caller = Caller { place, to, binding };
+                let caller = caller(to, binding);
                 self.run_write(operation, &caller, running, cx)
             }
             // The check of the header has refused these already.
@@ -298,6 +307,6 @@ impl Front {
 
     /// Whether "unknown" may only mean "not yet known here".
     pub(super) const fn may_be_behind(&self, certain: bool) -> bool {
-        !certain && self.host.is_none()
+        !certain && (self.host.is_none() || self.options.replica_count > 1)
     }
 }

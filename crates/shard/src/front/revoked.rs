@@ -98,7 +98,7 @@ impl Front {
     }
 
     /// Tells a client that it is signed out, and closes its connection.
-    fn evict(
+    pub(super) fn evict(
         &mut self,
         connection: ConnectionId,
         binding: Binding,

@@ -95,14 +95,22 @@ impl Front {
 
     pub(super) fn lost_again(&mut self, sessions: Vec<ClosedConnection>, cx: &mut Cx<'_>) {
         self.lost.extend(sessions);
+        self.report_again(cx);
+    }
+
+    /// What the log did not take is told again in a moment.
+    pub(super) fn report_again(&mut self, cx: &mut Cx<'_>) {
         if !self.lost_paused {
             self.lost_paused = true;
             self.timers.set(cx.now.mono.plus(REPORT_AGAIN_AFTER), Timer::Retry);
         }
     }
 
-    pub(super) fn retry_lost(&mut self) {
+    pub(super) fn retry_lost(&mut self, cx: &mut Cx<'_>) {
         self.lost_paused = false;
+        if self.host.is_some() && self.is_unannounced() && !self.stopping {
+            self.serve_clients(cx);
+        }
     }
 
     /// Starts to expect signs of life, if the connection's client is a member of a group.
@@ -154,7 +162,7 @@ impl Front {
         let handover =
             CompletedHandover { group, partition, started, cause: HandoverCause::Drained };
         self.waiting.insert(ticket, Waiting::Draining(handover));
-        let origin = Origin { shard: self.options.shard, ticket };
+        let origin = Origin::here(self.options.shard, ticket);
         let kind = LaneRequestKind::AwaitDrained { group: pending.group_place.group };
         let lane = pending.partition.lane;
         cx.behind.submit(cx.now, LaneRequest { origin, key: partition, lane, kind }, cx.effects);
@@ -174,7 +182,7 @@ impl Front {
 
     /// Shard 0: proposes the end of what has outlived its time.
     pub(super) fn housekeeping(&mut self, cx: &mut Cx<'_>) {
-        if self.stopping || !self.host.as_ref().is_some_and(|host| host.is_serving()) {
+        if self.stopping || !self.serves_metadata() {
             return;
         }
         self.timers.set(cx.now.mono.plus(HOUSEKEEPING_EVERY), Timer::Housekeeping);
@@ -193,6 +201,7 @@ impl Front {
                 cause: HandoverCause::TimedOut,
             })
             .collect();
+        self.disconnect_away_nodes(cx);
         if !expired.is_empty() {
             self.keep_house(Change::ExpireSessions(expired), cx);
         }
@@ -212,7 +221,7 @@ impl Front {
         }
     }
 
-    fn keep_house(&mut self, change: Change, cx: &mut Cx<'_>) {
+    pub(super) fn keep_house(&mut self, change: Change, cx: &mut Cx<'_>) {
         self.submit(&Command::system(change), Waiting::Housekeeping, cx);
     }
 }

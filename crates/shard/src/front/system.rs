@@ -1,4 +1,7 @@
-//! Statistics, cluster record, catalogue of options (wire protocol, sections 9.2 and 9.4).
+//! Statistics and the catalogue of options (wire protocol, section 9.2).
+//!
+//! Statistics of a cluster: messages, sizes, clients and everything metadata holds are those of the
+//! whole cluster; processor, memory and disk are those of the node that was asked.
 
 use super::clients::Question;
 use super::reads::or_return;
@@ -7,7 +10,7 @@ use super::request::{Caller, Known, Step};
 use super::{Cx, Front};
 use borzoi_metadata::{Action, topic_catalogue};
 use borzoi_types::Micros;
-use borzoi_wire::body::{ClusterMetadata, ClusterNode, NodeRole, NodeStatus, OptionsScope, Stats};
+use borzoi_wire::body::{OptionsScope, Stats};
 use borzoi_wire::{ProtocolVersion, Reply, Text};
 
 /// Sums over all partitions.
@@ -72,23 +75,6 @@ impl Front {
             free_disk_bytes: host.free_disk_space,
             total_disk_bytes: host.total_disk_space,
         }))
-    }
-
-    pub(super) fn get_cluster_metadata(&self, caller: &Caller, known: Known<'_>) -> Step {
-        or_return!(self.authorise(caller, known, Action::GetClusterMetadata));
-        let node = &self.options.node;
-        let node = ClusterNode {
-            name: Text(node.name.clone()),
-            address: Text(node.address.clone()),
-            tcp: node.tcp,
-            quic: node.quic,
-            http: node.http,
-            websocket: node.websocket,
-            role: NodeRole::Leader,
-            status: NodeStatus::Healthy,
-        };
-        let name = Text(self.options.cluster_name.clone());
-        self.read_reply(caller, Reply::ClusterMetadata(ClusterMetadata { name, nodes: vec![node] }))
     }
 
     pub(super) fn describe_options(

@@ -6,7 +6,7 @@
 use crate::event::ConnectionId;
 use crate::front::connection::Place;
 use crate::lane::api::Ticket;
-use borzoi_types::Mono;
+use borzoi_types::{Mono, Op};
 use std::collections::BTreeSet;
 
 /// What to look at.
@@ -26,6 +26,16 @@ pub(crate) enum Timer {
     Housekeeping,
     /// A refused report of lost connections may be repeated.
     Retry,
+    /// A command that another node was asked to execute must have been.
+    Relayed(Ticket),
+    /// A question for the commit point must have been answered, or may be asked again.
+    Question(Ticket),
+    /// Other nodes must have named their clients.
+    Clients(Ticket),
+    /// Requests must not wait for metadata up to this operation any longer.
+    Metadata(Op),
+    /// Requests must not wait for the node to become ready any longer.
+    Unready,
 }
 
 /// All timers.

@@ -253,7 +253,11 @@ impl Lane {
         if waiting >= LANE_QUEUE_REQUESTS_MAX {
             return shared.reply(origin, LaneReply::Refused(Refusal::Busy));
         }
-        self.deleted_waiters.entry(key).or_default().push(origin);
+        let waiters = self.deleted_waiters.entry(key).or_default();
+        // A node whose question may have been lost asks again under the same number.
+        if !waiters.contains(&origin) {
+            waiters.push(origin);
+        }
     }
 }
 

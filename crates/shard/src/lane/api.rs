@@ -7,11 +7,12 @@
 //!
 //! Invariants:
 //! - Every request gets exactly one reply, also across parking, refusal and stop.
-//! - A reply of kind [`LaneReply::Refused`] means that nothing was executed.
+//! - A reply of kind [`LaneReply::Refused`] means that nothing was executed, except for
+//!   [`Refusal::Unknown`]: the lead was lost while the request was on its way.
 
 use borzoi_storage::sealing::OpenError;
 use borzoi_types::{
-    GroupId, LogId, Micros, Offset, Op, PartitionKey, RequestNumber, SessionId, ShardId,
+    GroupId, LogId, Micros, Offset, Op, PartitionKey, ReplicaId, RequestNumber, SessionId, ShardId,
 };
 use bytes::{Bytes, BytesMut};
 
@@ -22,10 +23,20 @@ pub struct Ticket(pub u64);
 /// Who waits for the answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Origin {
-    /// The shard whose connection sent the request.
+    /// The node that sent the request, if it is not this one.
+    pub peer: Option<ReplicaId>,
+    /// The shard of that node that waits.
     pub shard: ShardId,
     /// That shard's number for it.
     pub ticket: Ticket,
+}
+
+impl Origin {
+    /// A shard of this node.
+    #[must_use]
+    pub const fn here(shard: ShardId, ticket: Ticket) -> Self {
+        Self { peer: None, shard, ticket }
+    }
 }
 
 /// One request to one partition.
@@ -77,7 +88,8 @@ pub enum PollStart {
 }
 
 /// What a lane can be asked.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub enum LaneRequestKind {
     /// Append a batch. Answered with [`LaneReply::Sent`].
     Send {
@@ -161,6 +173,9 @@ pub enum Refusal {
     /// This replica does not lead the lane or cannot serve it yet: try again (58).
     #[error("this replica does not serve the lane now")]
     NotServing,
+    /// The request may have been executed or not: the same request again finds out (57).
+    #[error("the outcome is not known, ask again")]
+    Unknown,
     /// The node is stopping: try again elsewhere or later (58).
     #[error("the node is stopping")]
     Stopping,
@@ -204,7 +219,11 @@ impl Refusal {
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
         match self {
-            Self::Busy | Self::NotMaterialised | Self::NotServing | Self::Stopping => true,
+            Self::Busy
+            | Self::NotMaterialised
+            | Self::NotServing
+            | Self::Unknown
+            | Self::Stopping => true,
             Self::NoSpace
             | Self::InvalidOffset
             | Self::OffsetNotFound
@@ -219,7 +238,7 @@ impl Refusal {
 }
 
 /// A lane's answer.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LaneReply {
     /// The batch is committed at the lane's level.
     Sent {

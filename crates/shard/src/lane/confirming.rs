@@ -48,7 +48,11 @@ impl Lane {
         if waiting >= LANE_QUEUE_REQUESTS_MAX {
             return shared.reply(origin, LaneReply::Refused(Refusal::Busy));
         }
-        self.confirming.waiters.entry(through).or_default().push(origin);
+        let waiters = self.confirming.waiters.entry(through).or_default();
+        // A node whose question may have been lost asks again under the same number.
+        if !waiters.contains(&origin) {
+            waiters.push(origin);
+        }
     }
 
     /// Raises what is confirmed, if what was compared has been applied.

@@ -67,7 +67,11 @@ impl Draining {
         origin: Origin,
         committed: Option<Offset>,
     ) -> Vec<Origin> {
-        self.places.entry((key, group)).or_default().waiters.push(origin);
+        let waiters = &mut self.places.entry((key, group)).or_default().waiters;
+        // A node whose question may have been lost asks again under the same number.
+        if !waiters.contains(&origin) {
+            waiters.push(origin);
+        }
         self.take_drained(key, group, committed)
     }
 
@@ -109,7 +113,7 @@ mod tests {
     const GROUP: GroupId = GroupId(1);
 
     fn origin(ticket: u64) -> Origin {
-        Origin { shard: ShardId(0), ticket: Ticket(ticket) }
+        Origin::here(ShardId(0), Ticket(ticket))
     }
 
     #[test]

@@ -499,19 +499,24 @@ impl Lane {
         }
     }
 
-    /// Answers everyone who waits for an operation of this lane with a refusal.
+    /// Answers everyone who waits for an operation of this lane: with the refusal, or, where the
+    /// operation was prepared and another node may commit it, that its fate is unknown.
     pub fn refuse_everyone(&mut self, refusal: &Refusal, shared: &mut Shared) {
-        let mut origins: Vec<Origin> = Vec::new();
         for in_flight in self.in_flight.drain(..) {
-            origins.extend(in_flight.waiters.iter().map(|waiter| waiter.origin));
+            for waiter in &in_flight.waiters {
+                shared.reply(waiter.origin, LaneReply::Refused(Refusal::Unknown));
+            }
         }
+        for (_, waiters) in core::mem::take(&mut self.sends) {
+            for origin in waiters {
+                shared.reply(origin, LaneReply::Refused(Refusal::Unknown));
+            }
+        }
+        let mut origins: Vec<Origin> = Vec::new();
         for queued in self.queue.drain(..) {
             origins.extend(queued.waits.then_some(queued.origin));
         }
         self.queue_bytes = 0;
-        for (_, waiters) in core::mem::take(&mut self.sends) {
-            origins.extend(waiters);
-        }
         for (_, waiters) in core::mem::take(&mut self.deleted_waiters) {
             origins.extend(waiters);
         }

@@ -13,11 +13,14 @@
 //! node at the other end of the link has no effect but a counter; no bytes make a shard panic.
 
 pub mod forward;
+mod forward_codec;
+pub mod forward_content;
 pub mod frame;
 pub mod join;
 pub mod message;
 pub mod transfer;
 
 pub use forward::ForwardMessage;
+pub use forward_content::{Forwarded, Waiter};
 pub use frame::{Destination, FrameFault, PeerHeader, Recipient};
 pub use message::{Heartbeat, PeerMessage};

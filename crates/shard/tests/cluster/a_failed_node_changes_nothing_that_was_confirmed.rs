@@ -69,7 +69,7 @@ fn a_cluster_goes_on_without_any_one_node_and_the_node_comes_back() {
 }
 
 #[test]
-fn who_waits_at_a_leader_that_loses_its_lead_is_refused_once() {
+fn who_waits_at_a_leader_that_loses_its_lead_is_told_once_that_the_fate_is_unknown() {
     let mut world = cluster(&[1, 1, 1]);
     let at = world.place("durable", 0);
     let leader = world.leader(at.lane).unwrap();
@@ -81,7 +81,7 @@ fn who_waits_at_a_leader_that_loses_its_lead_is_refused_once() {
     let answered = world.until(Duration::from_secs(3), |w| w.replies.contains_key(&ticket));
     assert!(answered, "nobody waits for ever");
     let reply = world.replies.remove(&ticket).unwrap();
-    assert!(matches!(reply, LaneReply::Refused(Refusal::NotServing)), "{reply:?}");
+    assert!(matches!(reply, LaneReply::Refused(Refusal::Unknown)), "{reply:?}");
     world.cut.clear();
     world.settle();
     world.check_replicas_agree();

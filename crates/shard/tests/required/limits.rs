@@ -203,7 +203,7 @@ fn b8_a_request_that_reaches_a_shard_without_its_lane_is_passed_on_and_answered_
     let at = node.place("first", 0).unwrap();
     let wrong = ShardId(1 - at.lane.shard(2).0);
     let ticket = Ticket(1 << 40);
-    let origin = borzoi_shard::lane::api::Origin { shard: crate::support::OUTSIDE, ticket };
+    let origin = borzoi_shard::lane::api::Origin::here(crate::support::OUTSIDE, ticket);
     let kind = LaneRequestKind::GetOffset { consumer: ConsumerKey::Consumer(1) };
     let request = borzoi_shard::lane::api::LaneRequest { origin, key: at.key, lane: at.lane, kind };
     let message = borzoi_shard::ShardMessage::Lane(Box::new(request));

@@ -387,7 +387,7 @@ impl Node {
     /// Submits a request to the lane of a partition.
     pub fn request(&mut self, place: Place, kind: LaneRequestKind) -> Ticket {
         let ticket = self.ticket();
-        let origin = Origin { shard: OUTSIDE, ticket };
+        let origin = Origin::here(OUTSIDE, ticket);
         let request = LaneRequest { origin, key: place.key, lane: place.lane, kind };
         let to = place.lane.shard(u16::try_from(self.shards.len()).unwrap());
         let message = ShardMessage::Lane(Box::new(request));
