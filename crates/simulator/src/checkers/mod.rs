@@ -7,6 +7,20 @@
 
 pub mod at_rest;
 pub mod client;
+pub mod client_answers;
+pub mod client_committed;
+pub mod client_drain;
+pub mod client_duplicates;
+pub mod client_final_reads;
+pub mod client_lost;
+pub mod client_offsets;
+pub mod client_open;
+pub mod client_order;
+pub mod client_owners;
+pub mod client_phantom;
+pub mod client_polls;
+pub mod client_reads;
+pub mod client_retention;
 pub mod commit_forward;
 pub mod committed_once;
 pub mod durable_first;

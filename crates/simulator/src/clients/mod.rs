@@ -5,6 +5,12 @@
 //! with. Bytes travel on simulated sockets: in order, with delays, until one side closes; a closed
 //! socket may swallow what was on its way.
 
+mod answer;
+pub mod habits;
+pub mod machine;
+mod pending;
+mod signing_in;
+
 use crate::coverage::Coverage;
 use crate::history::History;
 use borzoi_types::Mono;
