@@ -9,7 +9,7 @@ mod lives;
 mod message;
 mod model;
 #[cfg(test)]
-pub(crate) mod sample;
+mod sample;
 mod views;
 
 pub use lives::Life;
@@ -18,6 +18,8 @@ pub use model::{
     ConsumerId, GroupRec, GroupRef, Intent, Scope, SendTo, State, Strategy, StreamRec, StreamRef,
     TokenRec, TopicRec, TopicRef, UserRec, Value, is_missing,
 };
+#[cfg(test)]
+pub(crate) use sample::{CONSUMER, Sample, TOPIC, seen};
 pub use views::{Confirmed, Read};
 
 use borzoi_types::Mono;

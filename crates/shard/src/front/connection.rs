@@ -8,6 +8,7 @@
 //! that is closing starts nothing more.
 
 use super::tally::CommandIndex;
+use super::balanced::Balanced;
 use crate::event::{ConnectionId, Transport};
 use borzoi_metadata::UserKey;
 use borzoi_types::{ClientId, Mono, Op, SessionId};
@@ -105,6 +106,8 @@ pub(crate) struct Connection {
     output_hold_bytes: usize,
     /// Bytes of answers since the client was last known to have taken what was sent.
     untaken: usize,
+    /// Its last balanced send.
+    pub(crate) balanced: Option<Balanced>,
     slots: VecDeque<Slot>,
     first: u64,
     bytes: usize,
@@ -124,6 +127,7 @@ impl Connection {
             closing: false,
             output_hold_bytes: usize::MAX,
             untaken: 0,
+            balanced: None,
             slots: VecDeque::new(),
             first: 0,
             bytes: 0,

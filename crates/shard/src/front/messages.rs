@@ -6,12 +6,11 @@
 use super::command::LaneCall;
 use super::reads::or_return;
 use super::request::{Caller, Known, Running, Step};
-use super::{Cx, Front, replies};
+use super::{Cx, Front, balanced, replies};
 use crate::lane::api::{ConsumerKey, LaneRequestKind, PollStart, SendIdentity};
 use borzoi_metadata::{Action, Ownership, Resolved, Topic};
-use borzoi_types::limits::BALANCED_TOPICS_MAX;
-use borzoi_types::{Offset, PartitionId, StreamId};
-use borzoi_wire::batch::verify_send;
+use borzoi_types::{Offset, PartitionId};
+use borzoi_wire::batch::{BatchView, verify_send};
 use borzoi_wire::body::{PollMessages, PollPrefix, SendMessages};
 use borzoi_wire::frame::{HEADER_BYTES, Reaction, RequestView};
 use borzoi_wire::{ConsumerKind, ErrorCode, Partitioning, PollingStrategy};
@@ -65,7 +64,7 @@ impl Front {
         let partition = match send.partitioning {
             Partitioning::Partition(partition) => Some(partition),
             Partitioning::Key(key) => key.partition(partitions),
-            Partitioning::Balanced => self.next_balanced(stream, topic_id, partitions),
+            Partitioning::Balanced => self.next_balanced(caller, send, partitions),
         };
         let topic = self.metadata.topic(stream, topic_id);
         let resolved = topic
@@ -83,22 +82,19 @@ impl Front {
         }
     }
 
-    /// Round robin over the partitions of a topic.
+    /// The partition of a balanced send.
     fn next_balanced(
         &mut self,
-        stream: StreamId,
-        topic: borzoi_types::TopicId,
+        caller: &Caller,
+        send: &SendMessages<'_>,
         partitions: u32,
     ) -> Option<PartitionId> {
-        if self.balance.len() >= BALANCED_TOPICS_MAX && !self.balance.contains_key(&(stream, topic))
-        {
-            // Forgetting where a topic was only makes it start over.
-            self.balance.pop_first();
-        }
-        let turn = self.balance.entry((stream, topic)).or_default();
-        let partition = turn.checked_rem(partitions)?;
-        *turn = turn.wrapping_add(1);
-        Some(PartitionId(partition))
+        let state = self.connections.get_mut(&caller.place.connection)?;
+        // A batch that is no batch is refused behind this.
+        let hash = BatchView::take(send.batch).map_or(0, |(view, _)| view.header().batch_checksum);
+        let next = balanced::next(state.balanced, caller.to.request, hash);
+        state.balanced = Some(next);
+        next.partition(caller.binding.client, partitions)
     }
 
     pub(super) fn poll(

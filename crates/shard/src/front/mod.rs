@@ -20,6 +20,7 @@
 //! - everything that waits has a ticket in one table, and leaves it exactly once.
 
 mod admission;
+mod balanced;
 mod changes;
 mod clients;
 mod command;
@@ -71,9 +72,7 @@ use crate::peer::Forwarded;
 use crate::random::Random;
 use admission::Admission;
 use borzoi_metadata::{ClosedConnection, Metadata};
-use borzoi_types::{
-    Body, ClientId, LogId, Mono, Now, Op, ReplicaId, SessionId, ShardId, StreamId, TopicId,
-};
+use borzoi_types::{Body, ClientId, LogId, Mono, Now, Op, ReplicaId, SessionId, ShardId};
 use bytes::{Bytes, BytesMut};
 use command::Waiting;
 use connection::{Connection, Place};
@@ -304,8 +303,6 @@ pub struct Front {
     lost: Vec<ClosedConnection>,
     /// Whether the last such command was refused a moment ago.
     lost_paused: bool,
-    /// Where the next balanced send of a topic goes.
-    balance: BTreeMap<(StreamId, TopicId), u32>,
     host_stats: HostStats,
     counters: FrontCounters,
     tally: RequestTally,
@@ -351,7 +348,6 @@ impl Front {
             gather: Gather::default(),
             lost: Vec::new(),
             lost_paused: false,
-            balance: BTreeMap::new(),
             host_stats: HostStats::default(),
             counters: FrontCounters::default(),
             tally: RequestTally::default(),

@@ -117,6 +117,29 @@ fn a_batch_resent_after_a_reconnect_or_a_restart_is_stored_once() {
 }
 
 #[test]
+fn a_balanced_batch_resent_elsewhere_after_others_is_stored_once() {
+    let mut world = World::new(2);
+    let mut client = Client::root(&mut world, 0, 5);
+    client.prepare(&mut world, 3);
+    let number = client.request;
+    let first = client.send_to(&mut world, Partitioning::Balanced, &[b"once"]);
+    let mut others = Client::root(&mut world, 1, 6);
+    for _ in 0..4 {
+        others.send_to(&mut world, Partitioning::Balanced, &[b"other"]).payload();
+    }
+    world.hang_up(client.connection);
+    let mut again = Client::root(&mut world, 1, 5);
+    again.request = number;
+    let second = again.send_to(&mut world, Partitioning::Balanced, &[b"once"]);
+    assert_eq!(confirmation(&second), confirmation(&first));
+    let mut world = world.restart(1);
+    let mut later = Client::root(&mut world, 0, 5);
+    later.request = number;
+    let third = later.send_to(&mut world, Partitioning::Balanced, &[b"once"]);
+    assert_eq!(confirmation(&third), confirmation(&first));
+}
+
+#[test]
 fn a_repeated_token_creation_is_answered_with_51() {
     let mut world = World::new(1);
     let mut client = Client::root(&mut world, 0, 5);

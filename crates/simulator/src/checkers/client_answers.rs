@@ -47,7 +47,7 @@ impl HistoryChecker for Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
+    use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {
         let mut checker = Answers::default();

@@ -170,7 +170,6 @@ fn explain(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {

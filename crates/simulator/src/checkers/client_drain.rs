@@ -51,7 +51,7 @@ impl HistoryChecker for Drain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
+    use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {
         let mut checker = Drain::default();

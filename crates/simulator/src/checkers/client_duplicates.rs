@@ -1,5 +1,5 @@
-//! Checker 18: no duplicate where the client numbers its requests. A message whose every frame carried
-//! the same identity and number is stored once; others at most as often as they were sent.
+//! Checker 18: no duplicate where the client numbers its requests. A message whose every frame
+//! carried the same identity and number is stored once; others at most as often as they were sent.
 
 use super::HistoryChecker;
 use crate::facts::Facts;
@@ -77,7 +77,6 @@ fn moved_meanwhile(history: &History, send: &Op) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {

@@ -55,7 +55,7 @@ fn difference(one: &[(u64, Seen)], other: &[(u64, Seen)], shrinks: bool) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
+    use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {
         let mut checker = FinalReads::default();

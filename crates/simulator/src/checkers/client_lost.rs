@@ -104,7 +104,6 @@ impl HistoryChecker for Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
     use borzoi_types::Mono;
 

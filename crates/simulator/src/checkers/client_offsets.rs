@@ -60,7 +60,6 @@ impl HistoryChecker for OneMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
     use borzoi_types::Mono;
 

@@ -71,7 +71,6 @@ fn holds(list: &[(u64, Seen)], offset: u64, seen: &Seen) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {

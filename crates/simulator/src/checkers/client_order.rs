@@ -1,5 +1,5 @@
-//! Checker 20: the order of one producer. A send that was begun after another one of the same producer
-//! was confirmed stands behind it.
+//! Checker 20: the order of one producer. A send that was begun after another one of the same
+//! producer was confirmed stands behind it.
 
 use super::HistoryChecker;
 use crate::facts::Facts;
@@ -62,7 +62,6 @@ impl HistoryChecker for Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {

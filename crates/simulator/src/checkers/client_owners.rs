@@ -58,7 +58,6 @@ impl HistoryChecker for Owners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {

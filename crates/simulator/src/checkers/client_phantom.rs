@@ -135,7 +135,6 @@ fn partitions_never_changed(history: &History, topic: TopicRef) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {

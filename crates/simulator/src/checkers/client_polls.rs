@@ -1,5 +1,6 @@
-//! Checker 19: polls are contiguous and monotonic. A reply holds rising offsets without gaps but where
-//! a jump was made, starts where it was asked to, and has no more messages than were asked for.
+//! Checker 19: polls are contiguous and monotonic. A reply holds rising offsets without gaps but
+//! where a jump was made, starts where it was asked to, and has no more messages than were asked
+//! for.
 
 use super::HistoryChecker;
 use crate::facts::Facts;
@@ -88,7 +89,6 @@ fn start(history: &History, facts: &Facts, read: &Read<'_>) -> Result<(), String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {

@@ -162,7 +162,6 @@ fn plain_target(op: &Op) -> Option<(TopicRef, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::*;
     use crate::history::*;
 
     fn check(sample: &Sample) -> Result<(), String> {

@@ -318,7 +318,12 @@ impl Machine {
             port.history.exchange.answers += 1;
         }
         match answer {
-            _ if malformed => self.end(pending.op, Outcome::Done(Value::Nothing), port),
+            _ if malformed => {
+                if pending.draft.command != CommandCode::Ping {
+                    port.coverage.operation(entries::name(pending.draft.command));
+                }
+                self.end(pending.op, Outcome::Done(Value::Nothing), port);
+            }
             Answer::Ended(outcome) => self.settle(&pending, outcome, port),
             Answer::Again { sure } => self.again(pending, sure, port),
             Answer::Evicted(reason) => self.evicted(pending, reason, port),

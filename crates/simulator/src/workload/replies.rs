@@ -63,10 +63,7 @@ pub fn read(command: CommandCode, payload: &[u8]) -> Result<Value, DecodeError> 
         C::CreateConsumerGroup => {
             GroupRecord::decode_exact(payload).map(|it| Value::Created(it.id.0))
         }
-        C::SyncConsumerGroup => Option::<Assignment>::decode_exact(payload).map(|found| {
-            let list = |it: &Assignment| it.partitions.iter().map(|it| it.0).collect();
-            Value::Assignment(found.map(|it| (it.generation.0, list(&it))))
-        }),
+        C::SyncConsumerGroup => assignment(payload),
         C::Ping
         | C::Logout
         | C::AttachConsumerSession
@@ -91,6 +88,13 @@ pub fn read(command: CommandCode, payload: &[u8]) -> Result<Value, DecodeError> 
         | C::JoinConsumerGroup
         | C::LeaveConsumerGroup => exact::<Empty>(payload),
     }
+}
+
+/// Generation and partitions of a member, if the caller is one.
+fn assignment(payload: &[u8]) -> Result<Value, DecodeError> {
+    let found = Option::<Assignment>::decode_exact(payload)?;
+    let list = |it: &Assignment| it.partitions.iter().map(|it| it.0).collect();
+    Ok(Value::Assignment(found.map(|it| (it.generation.0, list(&it)))))
 }
 
 /// The node that leads, if there is more than one and a healthy one says so.

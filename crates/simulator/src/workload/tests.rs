@@ -296,7 +296,7 @@ fn run(seed: u64, restart_every: Option<u64>) -> Bench {
 fn seeds() -> core::ops::Range<u64> {
     match std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()) {
         Some(count) => 0..count,
-        None => 0..12,
+        None => 0..16,
     }
 }
 
