@@ -206,6 +206,7 @@ impl LaneState {
             Entry::Purge { new_key, by, .. } => {
                 let options = partition.options;
                 self.remove(key, *by, cache, removed);
+                self.windows.purged(key, *new_key);
                 if *new_key > self.highest_created {
                     self.highest_created = *new_key;
                     self.partitions.insert(*new_key, Partition::new(*new_key, options));

@@ -5,6 +5,8 @@
 //! partitions. The window is a set of the last [`SENDS_PER_SESSION_MAX`] committed sends, in commit
 //! order, not a high-water mark. Part of the lane's replicated state and of its checkpoints.
 //!
+//! A purge moves the entries of a partition to its new key.
+//!
 //! Invariants: `floor <= highest`; entries stand in commit order; equal logs give equal windows.
 
 use crate::lane::api::SendIdentity;
@@ -119,6 +121,15 @@ impl SendWindows {
         self.sessions.contains_key(&session)
     }
 
+    /// A purge gives a partition a new key. What was sent to the old one stays sent: a repeated
+    /// batch must not come back behind the purge that removed it.
+    pub fn purged(&mut self, key: PartitionKey, new_key: PartitionKey) {
+        let sent = self.sessions.values_mut().flat_map(|window| &mut window.sent);
+        for sent in sent.filter(|sent| sent.key == key) {
+            sent.key = new_key;
+        }
+    }
+
     /// Forgets a session that has ended.
     pub fn expire(&mut self, session: SessionId) {
         self.sessions.remove(&session);
@@ -230,5 +241,15 @@ mod tests {
         }
         windows.expire(SessionId(1));
         assert_eq!(windows.sessions(), 2);
+    }
+
+    #[test]
+    fn what_was_sent_before_a_purge_is_not_sent_again_behind_it() {
+        let mut windows = SendWindows::default();
+        windows.record(&identity(5, 55), KEY, Offset(10), Op(2));
+        windows.purged(KEY, PartitionKey(KEY.0 + 1));
+        let answer = SendClass::Duplicate { base_offset: Offset(10), op: Op(2) };
+        assert_eq!(windows.classify(&identity(5, 55), PartitionKey(KEY.0 + 1)), answer);
+        assert_eq!(windows.classify(&identity(5, 55), KEY), SendClass::New);
     }
 }

@@ -74,7 +74,8 @@ fn start(history: &History, facts: &Facts, read: &Read<'_>) -> Result<(), String
         Strategy::Last => {
             let last = read.messages.last().map_or(0, |(last, _)| *last);
             let short = read.messages.len() < usize::try_from(read.count).unwrap_or(usize::MAX);
-            if last != read.current {
+            // After a jump the current offset is what was reserved, until the next message.
+            if last != read.current && !jumps {
                 Err(format!("the last messages end at {last}, not at {}", read.current))
             } else if short && *first > 0 && !moves {
                 Err(format!("the last {} messages start at {first}", read.count))

@@ -19,7 +19,7 @@ use crate::random::Dice;
 use crate::workload::draft::Draft;
 use crate::workload::entries;
 use borzoi_types::{ClientId, Duration, Mono, SessionId};
-use borzoi_wire::frame::{EvictionReason, ReplyView};
+use borzoi_wire::frame::{EvictionReason, EvictionView, FrameCommand, ReplyView};
 use borzoi_wire::{CommandCode, ErrorCode, Operation, OperationClass};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -314,7 +314,7 @@ impl Machine {
         }
         self.busy_at = port.now;
         let malformed = matches!(pending.draft.intent, Intent::Malformed(_));
-        if answer != Answer::Evicted(EvictionReason::StaleClient) || malformed {
+        if malformed || !matches!(answer, Answer::Evicted(_)) {
             port.history.exchange.answers += 1;
         }
         match answer {
@@ -333,12 +333,11 @@ impl Machine {
 
     /// An eviction may come unasked; nothing else may.
     fn unasked(&mut self, frame: &[u8], port: &mut Port<'_>) {
-        let stale = frame.len() == 256 && frame[255] == EvictionReason::StaleClient as u8;
-        if stale {
-            port.coverage.branch("client: evicted as stale");
-            self.hang_up(port);
-        } else {
-            self.fault("an answer to nothing", port);
+        let reason =
+            frame.first_chunk().filter(|header| header[60] == FrameCommand::Eviction as u8);
+        match reason.and_then(|header| EvictionView::new(header).reason()) {
+            Some(reason) => self.notice(reason, port),
+            None => self.fault("an answer to nothing", port),
         }
     }
 
@@ -404,19 +403,36 @@ impl Machine {
         self.queue.push_front(pending);
     }
 
+    /// A refusal of the session answers the request. Everything else is a notice that comes when it
+    /// comes: what is under way may be taken or not.
     fn evicted(&mut self, pending: Pending, reason: EvictionReason, port: &mut Port<'_>) {
         match reason {
             EvictionReason::NoSession | EvictionReason::SessionTooLow => {
                 port.coverage.branch("client: session lost");
+                port.history.exchange.answers += 1;
                 self.queue.push_front(pending);
             }
-            // It comes when it comes: the request may be under way.
-            EvictionReason::StaleClient => self.flight.push_front(pending),
-            reason => self.settle(&pending, Outcome::Refused(reason.error()), port),
+            _ => self.flight.push_front(pending),
         }
         if reason == EvictionReason::NoSession {
             // What the server knew of this identity is gone.
             self.epoch += 1;
+        }
+        self.notice(reason, port);
+    }
+
+    /// The server ends the session.
+    fn notice(&mut self, reason: EvictionReason, port: &mut Port<'_>) {
+        match reason {
+            EvictionReason::StaleClient => port.coverage.branch("client: evicted as stale"),
+            EvictionReason::NoSession | EvictionReason::SessionTooLow => {}
+            _ => {
+                // The user or token is gone: go on as root, who stays.
+                port.coverage.branch("client: evicted with its user or token");
+                self.credentials = None;
+                self.habits.tokens = 0;
+                self.fresh_at_login = true;
+            }
         }
         self.hang_up(port);
     }

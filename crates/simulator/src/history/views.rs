@@ -90,12 +90,12 @@ impl History {
         Some(Read { op: at, life, topic, partition, strategy, count, current, messages })
     }
 
-    /// Whether offsets of a topic may have been skipped before `until`, by a loss that its level
-    /// allows.
+    /// Whether offsets of a topic may have been skipped before `until`: its level allows a loss, or
+    /// the start could not tell whether there was one.
     #[must_use]
     pub fn may_jump(&self, topic: TopicRef, facts: &crate::facts::Facts, until: Mono) -> bool {
         self.topic(topic).level == Durability::Replicated
-            && facts.unsynced_lost.iter().any(|&lost| lost <= until)
+            && facts.unsynced_lost.iter().chain(&facts.unclean_ends).any(|&lost| lost <= until)
     }
 
     /// Whether what was confirmed or served at `at` may be lost since, by a loss that the level of

@@ -30,6 +30,8 @@ pub struct Memory {
     pub bindings: u64,
     /// The group it is a member of.
     pub member: Option<Membership>,
+    /// Percent of messages that are small.
+    pub small_percent: u64,
     /// Largest payload it makes.
     pub payload_bytes_max: u64,
     /// Most messages it puts into a batch.

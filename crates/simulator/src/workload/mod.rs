@@ -83,6 +83,7 @@ pub fn clients(setting: &Setting, dice: &mut Dice) -> Vec<Box<dyn Client>> {
 
 /// Sizes that a whole run shares.
 struct Sizes {
+    small_percent: u64,
     payload_bytes_max: u64,
     batch_max: u64,
     topics_wanted: usize,
@@ -92,9 +93,11 @@ struct Sizes {
 impl Sizes {
     fn draw(dice: &mut Dice) -> Self {
         Self {
+            small_percent: *dice.pick(&[80, 80, 10]),
             // Large ones fill segments, so that they roll.
-            payload_bytes_max: *dice.pick(&[300, 300, 2_000, 40_000]),
-            batch_max: *dice.pick(&[1, 3, 10, 20]),
+            // A batch of them fits the smallest journal several times.
+            payload_bytes_max: *dice.pick(&[300, 2_000, 4_000]),
+            batch_max: *dice.pick(&[1, 4, 8]),
             topics_wanted: dice.index(4) + 1,
             partitions_max: dice.between(1, 4),
         }
@@ -110,6 +113,7 @@ impl Sizes {
             positions: BTreeMap::new(),
             bindings: 0,
             member: None,
+            small_percent: self.small_percent,
             payload_bytes_max: self.payload_bytes_max,
             batch_max: self.batch_max,
             topics_wanted: self.topics_wanted,

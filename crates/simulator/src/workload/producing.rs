@@ -34,7 +34,8 @@ pub(super) fn send_to(cx: &mut Cx<'_>, topic: TopicRef, to: SendTo, count: u64) 
     let mut first = None;
     for _ in 0..count {
         let smallest = PAYLOAD_BYTES_MIN as u64;
-        let largest = if cx.dice.chance(80) { 200 } else { cx.memory.payload_bytes_max };
+        let largest =
+            if cx.dice.chance(cx.memory.small_percent) { 200 } else { cx.memory.payload_bytes_max };
         let bytes = cx.dice.between(smallest, largest.max(smallest));
         let message = Message {
             send,
