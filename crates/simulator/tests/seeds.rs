@@ -10,7 +10,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn seeds_of_clients_and_faults_break_no_promise() {
-    let (first, count) = (number("FIRST").unwrap_or(1), number("SEEDS").unwrap_or(12));
+    let (first, count) = (number("FIRST").unwrap_or(1), number("SEEDS").unwrap_or(4));
     let nodes = number("NODES").and_then(|nodes| usize::try_from(nodes).ok());
     let mut failed = Vec::new();
     for seed in first..first + count {

@@ -13,7 +13,7 @@ use borzoi_consensus::Event as ReplicaEvent;
 use borzoi_storage::checkpoint::Checkpoint;
 use borzoi_storage::disk::{DiskErrorKind, DiskQueue, DiskRequest, DiskResult, FileName};
 use borzoi_storage::journal::Pressure;
-use borzoi_types::{Body, LogId, Now, SessionId};
+use borzoi_types::{LogId, Now, SessionId};
 
 impl Back {
     pub(super) fn drive_checkpoints(&mut self, now: Now, front: &Front) {
@@ -120,8 +120,7 @@ impl Back {
             && metadata.is_serving()
             && metadata.is_idle()
         {
-            // Refused only when the journal is full or failing, and then asked again.
-            let _ = metadata.propose(now, Body::empty(), &mut self.shared);
+            metadata.nudge(now, &mut self.shared);
         }
     }
 

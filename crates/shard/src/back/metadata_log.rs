@@ -59,13 +59,30 @@ impl MetadataLog {
 
     /// Proposes an operation; its commit is handed to the front.
     pub fn propose(&mut self, now: Now, body: Body, shared: &mut Shared) -> Result<Op, Refusal> {
+        self.propose_of_class(now, body, RecordClass::Normal, shared)
+    }
+
+    /// Moves the log on by one operation that changes nothing, so that a checkpoint of it frees
+    /// the journal. It may use the reserved share: a full journal is what it is for.
+    pub fn nudge(&mut self, now: Now, shared: &mut Shared) {
+        // Refused only when the journal is failing, and then asked again.
+        let _ = self.propose_of_class(now, Body::empty(), RecordClass::Reserved, shared);
+    }
+
+    fn propose_of_class(
+        &mut self,
+        now: Now,
+        body: Body,
+        class: RecordClass,
+        shared: &mut Shared,
+    ) -> Result<Op, Refusal> {
         if shared.fatal {
             return Err(Refusal::Stopping);
         }
         if !self.serving {
             return Err(Refusal::NotServing);
         }
-        if !shared.journal.has_room(HEADER_BYTES, body.len(), RecordClass::Normal) {
+        if !shared.journal.has_room(HEADER_BYTES, body.len(), class) {
             return Err(Refusal::NoSpace);
         }
         let timestamp = self.host.mint_timestamp(now);

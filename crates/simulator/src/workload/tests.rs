@@ -283,7 +283,10 @@ fn run(seed: u64, restart_every: Option<u64>) -> Bench {
     bench.until_done(600, None);
     bench.phase(&Phase::Final { nodes: vec![0] });
     bench.until_done(600, None);
-    let facts = Facts { faulty: restart_every.is_some(), ..Facts::default() };
+    let faulty = restart_every.is_some();
+    // A node that was killed goes on above its reservations.
+    let unclean_ends = if faulty { vec![Mono(0)] } else { Vec::new() };
+    let facts = Facts { faulty, unclean_ends, ..Facts::default() };
     for mut checker in client::all() {
         if let Err(broken) = checker.check(&bench.history, &facts) {
             panic!("seed {seed}, checker {}: {broken}", checker.number());
