@@ -133,11 +133,22 @@ impl HistoryChecker for Committed {
                 if history.may_be_lost(key.0.topic, facts, Mono(0)) {
                     continue;
                 }
+                if value.is_none() && group_may_be_gone(history, key.1, read) {
+                    continue;
+                }
                 explain(history, writes, read, value)?;
             }
         }
         Ok(())
     }
+}
+
+/// A group that is deleted takes its offsets with it.
+fn group_may_be_gone(history: &History, consumer: ConsumerId, read: OpRef) -> bool {
+    let ConsumerId::Group(group) = consumer else { return false };
+    let answered = history.ended(read);
+    let deletes = history.ops.iter().filter(|op| op.intent == Intent::DeleteGroup(group));
+    deletes.filter(|op| op.effect_until().is_some()).any(|op| op.invoked <= answered)
 }
 
 /// Every life that a partition can have had.
