@@ -1,12 +1,13 @@
 //! The superblock: who this node is and which journal generation is live.
 //!
-//! Four copies, each in its own sector. A write goes to the first two, a sync, the last two, a
-//! sync; a read takes the highest sequence that at least two intact copies carry.
+//! Four copies, each in its own sector. A write goes to two of them, a sync, the other two, a sync;
+//! a read takes the highest sequence that at least two intact copies carry.
 //!
-//! Crash argument: while the first half is being written the second half still holds two copies
-//! of the old content; while the second half is being written the first half holds two durable
-//! copies of the new. What a reader finds may rest on copies that were never synced, so
-//! [`rewrite`] makes it durable before anything is done because of it.
+//! Crash argument: while the first two are being written the other two hold the old content; while
+//! those are being written the first two are durable copies of the new. After a write that came to
+//! half only two copies hold the newest content, and perhaps not the last two: so the copies that
+//! do *not* hold it are written first. What a reader finds may rest on copies that were never
+//! synced, so [`rewrite`] makes it durable before anything is done because of it.
 
 use crate::disk::{Disk, DiskError, DiskRequest, FileName, execute};
 use crate::journal::layout::Reader;
@@ -224,18 +225,22 @@ impl Superblock {
     }
 
     /// The requests that replace the superblock by this one, to be executed in this order, each
-    /// after the one before has succeeded. Its sequence must be above the one on disk.
+    /// after the one before has succeeded: `order` names the copies as they are written. Its
+    /// sequence must be above the one on disk.
     #[must_use]
-    pub fn requests(&self) -> [DiskRequest; 4] {
+    pub fn requests(&self, order: [usize; SUPERBLOCK_COPIES]) -> Vec<DiskRequest> {
         let copy = self.encode();
         assert_eq!(copy.len(), DISK_ALIGNMENT, "a copy is one block");
-        let half = |first: u64| DiskRequest::Write {
-            file: FileName::Superblock,
-            offset: first * DISK_ALIGNMENT as u64,
-            parts: vec![copy.clone(), copy.clone()],
-        };
-        let sync = DiskRequest::Sync { file: FileName::Superblock };
-        [half(0), sync.clone(), half(SUPERBLOCK_QUORUM as u64), sync]
+        let mut requests = Vec::with_capacity(SUPERBLOCK_COPIES + 2);
+        for group in order.chunks(SUPERBLOCK_QUORUM) {
+            for at in group {
+                let offset = (at * DISK_ALIGNMENT) as u64;
+                let (file, parts) = (FileName::Superblock, vec![copy.clone()]);
+                requests.push(DiskRequest::Write { file, offset, parts });
+            }
+            requests.push(DiskRequest::Sync { file: FileName::Superblock });
+        }
+        requests
     }
 }
 
@@ -252,6 +257,11 @@ fn checksum(block: &[u8]) -> u128 {
 /// # Errors
 /// [`SuperblockError`].
 pub fn read(disk: &mut dyn Disk) -> Result<SuperblockRead, SuperblockError> {
+    choose(&copies(disk)?)
+}
+
+/// What each copy turns out to be.
+fn copies(disk: &mut dyn Disk) -> Result<Vec<Copy>, SuperblockError> {
     let file = FileName::Superblock;
     if disk.len(&file).map_err(SuperblockError::Disk)?.is_none() {
         return Err(SuperblockError::Absent);
@@ -262,9 +272,20 @@ pub fn read(disk: &mut dyn Disk) -> Result<SuperblockRead, SuperblockError> {
         let start = (copy * DISK_ALIGNMENT).min(data.len());
         &data[start..(start + DISK_ALIGNMENT).min(data.len())]
     };
-    let copies: Vec<Copy> =
-        (0..SUPERBLOCK_COPIES).map(|copy| Superblock::decode(block(copy))).collect();
-    choose(&copies)
+    Ok((0..SUPERBLOCK_COPIES).map(|copy| Superblock::decode(block(copy))).collect())
+}
+
+/// The copies in the order in which a rewrite takes them: those that do not hold what is read now,
+/// then those that do.
+fn order_of(copies: &[Copy]) -> [usize; SUPERBLOCK_COPIES] {
+    let best = choose(copies).ok().map(|read| read.superblock);
+    let holds = |at: usize| match &copies[at] {
+        Copy::Intact(superblock) => best.as_ref().is_some_and(|best| **superblock == *best),
+        _ => false,
+    };
+    let mut order = [0, 1, 2, 3];
+    order.sort_by_key(|at| holds(*at));
+    order
 }
 
 /// The decision of [`read`], over what each copy turned out to be.
@@ -322,7 +343,12 @@ pub fn rewrite(
     assert!(superblock.sequence <= above, "no copy on disk is newer than what was read");
     let mut next = superblock.clone();
     next.sequence = above.checked_add(1).expect("2^64 writes take centuries");
-    for request in next.requests() {
+    let order = match copies(disk) {
+        Ok(copies) => order_of(&copies),
+        Err(SuperblockError::Disk(error)) => return Err(error),
+        Err(_) => [0, 1, 2, 3],
+    };
+    for request in next.requests(order) {
         execute(disk, &request)?;
     }
     assert!(next.sequence > superblock.sequence, "so does every write");

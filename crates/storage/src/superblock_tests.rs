@@ -94,11 +94,24 @@ fn other_versions_features_and_programs_are_told_apart() {
 /// of them. So the order is held to here.
 #[test]
 fn the_second_half_is_written_only_after_the_first_is_durable() {
-    let [first, sync, second, last] = sample(9).requests();
-    let DiskRequest::Write { offset: 0, parts: front, .. } = first else { panic!() };
-    let DiskRequest::Write { offset, parts: back, .. } = second else { panic!() };
-    assert_eq!(offset, 2 * DISK_ALIGNMENT as u64);
-    assert_eq!((front.len(), front), (2, back));
+    let requests = sample(9).requests([0, 1, 2, 3]);
+    let offset = |request: &DiskRequest| match request {
+        DiskRequest::Write { offset, .. } => Some(*offset / DISK_ALIGNMENT as u64),
+        _ => None,
+    };
+    let written: Vec<Option<u64>> = requests.iter().map(offset).collect();
+    assert_eq!(written, [Some(0), Some(1), None, Some(2), Some(3), None]);
     let synced = DiskRequest::Sync { file: FileName::Superblock };
-    assert_eq!((sync, last), (synced.clone(), synced));
+    assert_eq!((&requests[2], &requests[5]), (&synced, &synced));
+}
+
+/// After a write that came to half, the only two copies of the newest content are not touched
+/// before the other two are durable.
+#[test]
+fn the_copies_that_are_behind_are_written_first() {
+    let copy = |sequence| Copy::Intact(Box::new(sample(sequence)));
+    assert_eq!(order_of(&[copy(7), copy(7), copy(6), copy(6)]), [2, 3, 0, 1]);
+    assert_eq!(order_of(&[copy(6), copy(7), copy(7), copy(6)]), [0, 3, 1, 2]);
+    assert_eq!(order_of(&[copy(8), copy(7), copy(7), Copy::Damaged]), [0, 3, 1, 2]);
+    assert_eq!(order_of(&[copy(7), copy(7), copy(7), copy(7)]), [0, 1, 2, 3]);
 }
