@@ -194,6 +194,17 @@ impl Checkpointer {
         due.map(|(log, _)| Choice::Checkpoint(*log))
     }
 
+    /// The first of `wanted`, the logs that a full journal waits for, that stands still at its newest
+    /// checkpoint: only another operation can release what is there, also when that is one.
+    #[must_use]
+    pub fn stuck(&self, wanted: &[LogId], applied: impl Fn(LogId) -> Option<Op>) -> Option<LogId> {
+        let stands = |log: &&LogId| {
+            let newest = self.newest(**log);
+            !self.active.contains_key(log) && newest.is_some() && applied(**log) == newest
+        };
+        wanted.iter().find(stands).copied()
+    }
+
     /// A checkpoint of `log` at `op` is being taken.
     pub fn begin(&mut self, log: LogId, op: Op) {
         assert!(self.has_room(), "the caller has asked");
@@ -254,6 +265,16 @@ mod tests {
         checkpointer.begin(LANE, Op(30));
         let third = checkpointer.durable(LANE);
         assert_eq!(third, Durable { release_through: Some(Op(20)), remove: Some(Op(10)) });
+    }
+
+    #[test]
+    fn a_log_that_stands_at_its_checkpoint_is_what_a_full_journal_is_stuck_on() {
+        let mut checkpointer = Checkpointer::new(Duration::from_secs(60), &[(LANE, Op(1))]);
+        assert_eq!(checkpointer.stuck(&[LANE], applied(1)), Some(LANE));
+        assert_eq!(checkpointer.stuck(&[LANE], applied(2)), None, "it can be checkpointed");
+        assert_eq!(checkpointer.stuck(&[], applied(1)), None);
+        checkpointer.begin(LANE, Op(2));
+        assert_eq!(checkpointer.stuck(&[LANE], applied(1)), None, "one is under way");
     }
 
     #[test]

@@ -32,15 +32,23 @@ impl Back {
                 self.write_checkpoint(&checkpoint);
             }
         }
-        let wanted = match self.shared.journal.pressure() {
-            Pressure::Normal => Vec::new(),
-            Pressure::CheckpointWanted(logs) | Pressure::Full(logs) => logs,
+        let (wanted, full) = match self.shared.journal.pressure() {
+            Pressure::Normal => (Vec::new(), false),
+            Pressure::CheckpointWanted(logs) => (logs, false),
+            Pressure::Full(logs) => (logs, true),
         };
         loop {
             // While its state is being replaced a log takes no checkpoint.
             let applied = |log| self.applied(log).filter(|_| !self.transfers.holds(log));
             match self.checkpointer.choose(now.mono, &wanted, applied) {
-                None => return,
+                None => {
+                    // What is too large to be carried forward is released by another checkpoint.
+                    let stuck = full.then(|| self.checkpointer.stuck(&wanted, applied)).flatten();
+                    if let Some(log) = stuck {
+                        self.nudge(now, log);
+                    }
+                    return;
+                }
                 Some(Choice::Nudge(log)) => return self.nudge(now, log),
                 Some(Choice::Checkpoint(log)) => self.begin_checkpoint(log, front),
             }

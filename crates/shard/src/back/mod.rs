@@ -137,6 +137,9 @@ pub struct Back {
     forwarding: Forwarding,
     /// Questions for figures that other nodes answer.
     figures: Figures,
+    /// The disk refused a spare file of the journal; when one is asked for again. Nothing else need
+    /// fail meanwhile, so nothing else would.
+    spares_again: Option<Mono>,
 }
 
 /// What boot hands over.
@@ -165,6 +168,8 @@ impl Back {
             stop: Stop::default(),
             upkeep: Upkeep::default(),
             appended: (RecordSeq::ZERO, Mono(0)),
+            // What a start was refused is asked for again with the first tick.
+            spares_again: Some(Mono(0)),
         }
     }
 
@@ -331,6 +336,9 @@ impl Back {
         self.forward_tick(now);
         self.retry_after_no_space(now);
         self.drive_retention(now);
+        if self.spares_again.take_if(|at| *at <= now.mono).is_some() {
+            self.shared.journal.retry_spares();
+        }
         self.shared.drain(effects);
     }
 
@@ -400,6 +408,7 @@ impl Back {
             self.forward_deadline(),
             checkpoint,
             self.shared.no_space.map(|backoff| backoff.retry_at),
+            self.spares_again,
             pending,
             rest,
             self.upkeep_deadline(),
@@ -478,6 +487,9 @@ impl Back {
     }
 
     fn journal_disk(&mut self, now: Now, ticket: DiskTicket, result: DiskResult) {
+        if result.is_err() {
+            self.spares_again = Some(now.mono.plus(Duration::from_secs(1)));
+        }
         let progress = self.shared.journal.complete(ticket, result);
         if let Some(error) = progress.failed {
             return self.shared.fail(FatalError::Journal(error));

@@ -434,6 +434,21 @@ impl Front {
         self.waiting.len() + self.passwords.len() + self.delayed.len() + self.relay.len()
     }
 
+    /// As [`Self::waiting`], without hand-overs that have run out of time: those wait, for nobody,
+    /// until their group commits.
+    #[must_use]
+    pub fn waiting_but_handovers(&self) -> usize {
+        let handover = |waiting: &&Waiting| matches!(waiting, Waiting::Draining(_));
+        self.waiting() - self.waiting.values().filter(handover).count()
+    }
+
+    /// What requests wait for, in words, for tests.
+    #[must_use]
+    pub fn describe_waiting(&self) -> String {
+        let passwords = self.passwords.len();
+        format!("{:?}, {passwords} passwords, {} delayed", self.waiting, self.delayed.len())
+    }
+
     /// What was counted since the start.
     #[must_use]
     pub const fn counters(&self) -> &FrontCounters {
