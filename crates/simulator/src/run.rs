@@ -21,8 +21,8 @@ use std::sync::Once;
 /// How long everything that is left may take once all faults are over.
 const CONVERGE_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long nothing happens before the end.
-const REST: Duration = Duration::from_secs(3);
+/// How long nothing happens before the end: longer than any hand-over of a partition may take.
+const REST: Duration = Duration::from_secs(45);
 
 /// Lines of a trace around a failure.
 const LINES_AROUND: usize = 120;

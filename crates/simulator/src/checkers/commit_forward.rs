@@ -9,18 +9,14 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct CommitForward {
     seen: BTreeMap<(usize, LogId), Op>,
-    nodes: usize,
     /// How often it looked.
     pub looked: u64,
 }
 
 impl CommitForward {
-    /// A node has started.
-    pub fn started(&mut self, look: LogLook<'_>, may_shrink: bool) {
-        self.nodes = self.nodes.max(look.node + 1);
-        if may_shrink || look.replica.primary().is_none() || self.nodes > 1 {
-            self.seen.remove(&(look.node, look.log));
-        }
+    /// A node has started, and may know less of what is committed than it did.
+    pub fn may_know_less(&mut self, look: LogLook<'_>) {
+        self.seen.remove(&(look.node, look.log));
     }
 
     /// Looks at a log of a node.

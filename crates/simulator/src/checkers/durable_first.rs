@@ -8,8 +8,10 @@ use borzoi_types::{Durability, LogId, Op};
 /// See the module.
 #[derive(Debug, Default)]
 pub struct DurableFirst {
-    /// How often it looked.
+    /// Commits it looked at.
     pub looked: u64,
+    /// Acknowledgements of replicas it looked at.
+    pub acknowledgements: u64,
 }
 
 impl DurableFirst {
@@ -24,6 +26,21 @@ impl DurableFirst {
         let holders = index.iter().filter(|index| index.holds(key, level)).count();
         Self::enough(key, level, quorum, holders);
         self.looked += 1;
+    }
+
+    /// A replica tells the primary that it holds everything up to an operation.
+    pub fn acknowledged(
+        &mut self,
+        key: (LogId, Op, u128),
+        level: Durability,
+        index: &JournalIndex,
+    ) {
+        let (log, op, _) = key;
+        assert!(
+            index.holds_now(key, level),
+            "checker 14: operation {op} of log {log} ({level:?}) is acknowledged and not on disk"
+        );
+        self.acknowledgements += 1;
     }
 
     fn enough(key: (LogId, Op, u128), level: Durability, quorum: usize, holders: usize) {
@@ -46,6 +63,14 @@ mod tests {
         let key = (LogId(1), Op(2), 3);
         DurableFirst::enough(key, Durability::Persisted, 2, 2);
         DurableFirst::enough(key, Durability::Persisted, 2, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "not on disk")]
+    fn an_acknowledgement_of_what_is_not_there_is_noticed() {
+        let key = (LogId(1), Op(2), 3);
+        let index = JournalIndex::default();
+        DurableFirst::default().acknowledged(key, Durability::Replicated, &index);
     }
 
     #[test]

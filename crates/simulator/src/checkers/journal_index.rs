@@ -31,6 +31,8 @@ struct Known {
     view: View,
     written: bool,
     synced: bool,
+    /// It was there, and an injected fault has taken it.
+    lost: bool,
 }
 
 /// A record on its way to the disk.
@@ -84,6 +86,7 @@ impl JournalIndex {
                     view,
                     written: false,
                     synced: false,
+                    lost: false,
                 });
                 let offset = offset + at as u64;
                 let bytes = header.record_bytes();
@@ -110,6 +113,7 @@ impl JournalIndex {
                 marked.push(Marked { key: fresh.key, view: entry.view, synced });
             }
             entry.written = true;
+            entry.lost = false;
             entry.synced |= synced;
             !synced
         });
@@ -121,7 +125,19 @@ impl JournalIndex {
         self.fresh.clear();
     }
 
-    /// Whether a prepare has reached the disk at a level.
+    /// The power was cut: what was not synced may be gone.
+    pub fn unsynced_lost(&mut self) {
+        self.fresh.clear();
+        self.known.values_mut().for_each(|known| known.lost |= !known.synced);
+    }
+
+    /// Whether a prepare has reached the disk at a level, and nothing injected has taken it since.
+    #[must_use]
+    pub fn holds_now(&self, key: Key, level: Durability) -> bool {
+        self.holds(key, level) && self.known.get(&key).is_some_and(|known| !known.lost)
+    }
+
+    /// Whether a prepare has ever reached the disk at a level.
     #[must_use]
     pub fn holds(&self, key: Key, level: Durability) -> bool {
         self.known.get(&key).is_some_and(|known| match level {

@@ -40,10 +40,13 @@ use crate::facts::Facts;
 use crate::history::History;
 use crate::world::node::{Node, Process};
 use crate::world::queue::Place;
-use borzoi_consensus::{Quorums, Replica};
+use borzoi_consensus::{Message, Quorums, Replica};
+use borzoi_shard::peer::{PeerHeader, PeerMessage, Recipient};
 use borzoi_shard::{Lanes, Shard};
 use borzoi_storage::disk::{DiskQueue, DiskRequest};
-use borzoi_types::{Durability, LogId, Mono, Op};
+use borzoi_types::limits::SHARDS_MAX;
+use borzoi_types::{Durability, LogId, Mono, Op, ReplicaId};
+use bytes::Bytes;
 use core::fmt::Write as _;
 use journal_index::JournalIndex;
 use std::collections::BTreeMap;
@@ -127,8 +130,17 @@ pub fn logs(node: usize, shard: &Shard) -> impl Iterator<Item = LogLook<'_>> {
     metadata.into_iter().chain(lanes)
 }
 
+/// Whether a replica of this shard has to learn before it counts.
+#[must_use]
+pub fn must_learn(shard: &Shard) -> bool {
+    logs(0, shard).any(|look| look.replica.must_learn())
+}
+
 /// One line per log of a shard.
 pub fn describe_logs(shard: &Shard, out: &mut String) {
+    let journal = &shard.back().shared().journal;
+    let _ = writeln!(out, "    journal {:?} {:?}", journal.pressure(), journal.usage());
+    let _ = writeln!(out, "    no space: {:?}", shard.back().shared().no_space);
     for look in logs(0, shard) {
         let r = look.replica;
         let _ = writeln!(
@@ -160,6 +172,8 @@ pub struct Checks {
     seen: BTreeMap<(usize, LogId), Op>,
     /// Nodes whose unsynced writes were lost: lanes of level `replicated` may restart shorter.
     pub lost: Vec<bool>,
+    /// See [`Self::loosen`].
+    loosened: bool,
     one_primary: one_primary::OnePrimary,
     committed: committed_once::CommittedOnce,
     new_primary: new_primary::NewPrimary,
@@ -188,6 +202,7 @@ impl Checks {
             index: (0..nodes).map(|_| JournalIndex::default()).collect(),
             seen: BTreeMap::new(),
             lost: vec![false; nodes],
+            loosened: false,
             one_primary: Default::default(),
             committed: Default::default(),
             new_primary: Default::default(),
@@ -226,6 +241,59 @@ impl Checks {
         }
     }
 
+    /// A shard sends a frame to another node.
+    pub fn sent(&mut self, index: usize, to: ReplicaId, frame: &Bytes, process: &Process) {
+        let Some(core) = process.cores.first() else { return };
+        let options = core.shard.back().options();
+        let recipient = Recipient {
+            cluster: options.cluster,
+            replica: to,
+            replica_count: options.replica_count,
+            shards: SHARDS_MAX,
+            lanes: options.lanes.count(),
+        };
+        let Ok((header, body)) = PeerHeader::check(frame, options.replica, &recipient) else {
+            return;
+        };
+        match PeerMessage::decode(&header, body) {
+            Ok(PeerMessage::Log { log, message }) => self.said(index, log, &message, process),
+            Ok(PeerMessage::Heartbeat(heartbeat)) => {
+                for (log, message) in &heartbeat.logs {
+                    self.said(index, *log, message, process);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn said(&mut self, index: usize, log: LogId, message: &Message, process: &Process) {
+        let log_view = match message {
+            Message::PrepareOk { view, held, .. } => {
+                let shards = process.cores.iter().flat_map(|core| logs(index, &core.shard));
+                let look = shards.into_iter().find(|look| look.log == log);
+                let released = look.map_or(Op::ZERO, |look| look.replica.released());
+                if held.op > released && held.op > Op::ZERO {
+                    let level = self.lanes.durability(log);
+                    let key = (log, held.op, held.checksum);
+                    self.durable.acknowledged(key, level, &self.index[index]);
+                }
+                Some(*view)
+            }
+            Message::DoViewChange(change) => Some(change.log_view),
+            Message::StartView(start) => Some(start.view),
+            _ => None,
+        };
+        if let Some(view) = message.view() {
+            self.view.told(index, log, view, log_view);
+        }
+    }
+
+    /// The unsynced writes of a node are gone.
+    pub fn unsynced_lost(&mut self, index: usize) {
+        self.lost[index] = true;
+        self.index[index].unsynced_lost();
+    }
+
     /// What boot wrote to a node's journal.
     pub fn boot_wrote(&mut self, index: usize, request: &DiskRequest) {
         self.index[index].submitted(request);
@@ -235,19 +303,22 @@ impl Checks {
     pub fn started(&mut self, index: usize, nodes: &[Node]) {
         self.index[index].look(&nodes[index].disk);
         self.seen.retain(|(node, _), _| *node != index);
+        self.view.started(index, nodes.len() == 1);
         let Some(process) = &nodes[index].process else { return };
         for core in &process.cores {
             for look in logs(index, &core.shard) {
                 let level = self.lanes.durability(look.log);
                 let may_shrink = self.lost[index] && level == Durability::Replicated;
-                self.commit.started(look, may_shrink && nodes.len() == 1);
+                let alone = nodes.len() == 1;
+                if may_shrink || !alone {
+                    self.commit.may_know_less(look);
+                }
                 let now = |op| look.replica.checksum_at(op);
-                if may_shrink
-                    && nodes.len() == 1
-                    && let Some(first) = self.committed.restarted(look.log, now)
-                {
-                    self.same_state.forget_from(look.log, first);
-                    self.truncation.forget_from(look.log, first);
+                if may_shrink && alone {
+                    self.truncation.forget(look.log);
+                    if let Some(first) = self.committed.restarted(look.log, now) {
+                        self.same_state.forget_from(look.log, first);
+                    }
                 }
             }
         }
@@ -262,6 +333,22 @@ impl Checks {
         self.look(place.node, place.shard, nodes);
     }
 
+    /// Disks of a replication quorum.
+    #[must_use]
+    pub const fn quorum(&self) -> usize {
+        self.quorum
+    }
+
+    /// So many nodes of a cluster have lost unsynced writes that lanes of level `replicated` may
+    /// begin anew from less than was committed.
+    pub fn loosen(&mut self) {
+        self.loosened |= self.index.len() > 1;
+    }
+
+    fn is_loose(&self, log: LogId) -> bool {
+        self.loosened && self.lanes.durability(log) == Durability::Replicated
+    }
+
     fn look(&mut self, index: usize, shard: usize, nodes: &[Node]) {
         let Some(process) = &nodes[index].process else { return };
         let core = &process.cores[shard];
@@ -273,11 +360,15 @@ impl Checks {
             self.view.look(look);
             self.commit.look(look);
             self.hole.look(look);
-            self.new_primary.look(look, &self.committed);
-            self.commits(look);
+            if !self.is_loose(look.log) {
+                self.new_primary.look(look, &self.committed);
+                self.commits(look);
+            }
         }
         for lane in core.shard.back().lanes() {
-            self.same_state.lane(lane);
+            if !self.is_loose(lane.log()) {
+                self.same_state.lane(lane);
+            }
         }
     }
 
@@ -320,6 +411,7 @@ impl Checks {
     pub fn forget(&mut self, node: usize) {
         self.view.forget(node);
         self.commit.forget(node);
+        self.index[node] = JournalIndex::default();
         self.seen.retain(|(of, _), _| *of != node);
         if self.index.len() == 1 {
             self.committed = Default::default();
@@ -356,7 +448,7 @@ impl Checks {
             (11, self.chain.looked),
             (12, self.hole.looked),
             (13, self.truncation.looked),
-            (14, self.durable.looked),
+            (14, self.durable.looked + self.durable.acknowledgements),
             (32, self.rest.looked),
         ];
         counts.extend(mine);

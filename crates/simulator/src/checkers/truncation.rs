@@ -32,9 +32,9 @@ impl Truncation {
         self.holders.entry(key).or_default().insert(node);
     }
 
-    /// Operations from `op` on were lost by an injected fault that allows it.
-    pub fn forget_from(&mut self, log: LogId, op: Op) {
-        self.holders.retain(|(of, at, _), _| *of != log || *at < op);
+    /// A node alone has lost writes that it may lose.
+    pub fn forget(&mut self, log: LogId) {
+        self.holders.retain(|(of, _, _), _| *of != log);
     }
 
     /// An operation has committed.

@@ -1,4 +1,5 @@
-//! Checker 8: view and log view of a replica never go back, over restarts.
+//! Checker 8: view and log view of a replica never go back: within a life at all, over restarts
+//! not below what it has told anybody.
 
 use super::LogLook;
 use borzoi_types::{LogId, View};
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct ViewForward {
     seen: BTreeMap<(usize, LogId), (View, View)>,
+    /// What others have been told.
+    told: BTreeMap<(usize, LogId), (View, View)>,
     /// How often it looked.
     pub looked: u64,
 }
@@ -29,15 +32,44 @@ impl ViewForward {
         self.looked += 1;
     }
 
+    /// A replica has told another one its view, and perhaps its log view.
+    pub fn told(&mut self, node: usize, log: LogId, view: View, log_view: Option<View>) {
+        let told = self.told.entry((node, log)).or_default();
+        told.0 = told.0.max(view);
+        told.1 = told.1.max(log_view.unwrap_or_default());
+    }
+
+    /// A node has started: what it told nobody may be gone.
+    pub fn started(&mut self, node: usize, alone: bool) {
+        if !alone {
+            self.seen.retain(|(of, _), _| *of != node);
+            let told = self.told.iter().filter(|((of, _), _)| *of == node);
+            self.seen.extend(told.map(|(place, views)| (*place, *views)));
+        }
+    }
+
     /// A node's disk was replaced by an empty one: what it knew is gone with it.
     pub fn forget(&mut self, node: usize) {
         self.seen.retain(|(of, _), _| *of != node);
+        self.told.retain(|(of, _), _| *of != node);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "go back")]
+    fn a_view_that_was_told_and_is_gone_after_a_restart_is_noticed() {
+        let mut checker = ViewForward::default();
+        checker.views(0, LogId(1), (View(5), View(3)));
+        checker.told(0, LogId(1), View(4), None);
+        checker.started(0, false);
+        checker.views(0, LogId(1), (View(4), View(3)));
+        checker.started(0, false);
+        checker.views(0, LogId(1), (View(3), View(3)));
+    }
 
     #[test]
     #[should_panic(expected = "go back")]

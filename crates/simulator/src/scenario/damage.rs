@@ -140,10 +140,8 @@ impl Story {
                 disk.remove(&FileName::Superblock).expect("it can be removed");
             }
             ["the", "disk", "of", "node", node, "is", "empty"] => {
-                let (node, disk) = self.disk_of(node);
-                let identity = disk.identity();
-                *disk = SimDisk::new(identity);
-                self.world.forget_what_was_known(node);
+                let (node, _) = self.disk_of(node);
+                self.world.empty_disk(node);
             }
             _ => return false,
         }

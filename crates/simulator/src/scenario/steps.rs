@@ -293,6 +293,7 @@ impl Story {
         };
         let (node, steps) = (index(node), number(steps));
         self.world.crash_end = Some(end);
+        self.world.keeps_crash_step = true;
         for step in 0..steps {
             let disk = &mut self.world.nodes[node].disk;
             disk.crash_before(disk.steps() + step);
@@ -310,6 +311,7 @@ impl Story {
             self.finish_jobs();
         }
         self.world.crash_end = None;
+        self.world.keeps_crash_step = false;
         true
     }
 

@@ -11,6 +11,7 @@ pub mod node;
 mod process;
 pub mod queue;
 mod sockets;
+mod starting;
 mod strike;
 mod watched_disk;
 
@@ -67,6 +68,10 @@ pub struct World {
     pub revives: bool,
     /// What happens to a node whose disk reaches the step before which it was told to crash.
     pub crash_end: Option<End>,
+    /// A step before which a disk is to crash outlives a start.
+    pub keeps_crash_step: bool,
+    /// Nodes whose unsynced writes were lost and that have not learned them again.
+    pub(crate) power_lost: Vec<bool>,
     /// Shards of the next starts; drawn when absent.
     pub shards_wanted: Option<u16>,
     /// Links between nodes.
@@ -108,6 +113,8 @@ impl World {
             refusals_allowed: false,
             revives: true,
             crash_end: None,
+            keeps_crash_step: false,
+            power_lost: vec![false; profile_nodes],
             shards_wanted: None,
             network: Network::new(profile_nodes),
             queue: Queue::default(),
@@ -191,6 +198,7 @@ impl World {
                 self.push(place, Event::Password { ticket, outcome });
             }
             Happening::Boot(node) => self.boot(node),
+            Happening::Form { node, life } => self.form_tick(node, life),
             Happening::Connect(socket) => self.connect_arrives(socket),
             Happening::ToServer(socket, bytes) => self.bytes_arrive(socket, &bytes),
             Happening::CloseServer(socket) => self.close_arrives(socket),
@@ -415,6 +423,9 @@ impl World {
             let _ = writeln!(out, "node {index}: life {}, {} starts", node.life, node.starts);
             if let Some(refusal) = &node.refusal {
                 let _ = writeln!(out, "  refused to start: {refusal}");
+            }
+            if let Some(forming) = &node.forming {
+                let _ = writeln!(out, "  {}", forming.formation.describe());
             }
             let Some(process) = &node.process else {
                 let _ = writeln!(out, "  down");

@@ -5,6 +5,7 @@ use crate::random::Dice;
 use crate::world::World;
 use crate::world::queue::{Happening, Place};
 use borzoi_shard::Event;
+use borzoi_shard::boot::FormationEvent;
 use borzoi_types::{Duration, Mono, ReplicaId};
 use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -84,6 +85,10 @@ impl World {
         parts.iter().for_each(|part| all.extend_from_slice(part));
         let frame = all.freeze();
         self.network.sent += 1;
+        if let Some(process) = &self.nodes[from].process {
+            let to = ReplicaId(u8::try_from(to).expect("clusters are small"));
+            self.checks.sent(from, to, &frame, process);
+        }
         let link = self.profile.link;
         let faulty = self.faults_on;
         if !self.network.is_open(from, to) || (faulty && self.dice.chance(link.loss)) {
@@ -146,8 +151,11 @@ impl World {
             self.coverage.fault("frame lost");
             return;
         }
+        let from = ReplicaId(u8::try_from(from).expect("clusters are small"));
+        if self.nodes[to].forming.is_some() {
+            return self.form(to, FormationEvent::Peer { from, frame: &frame });
+        }
         if let Some(place) = self.end_of_link(to, shard) {
-            let from = ReplicaId(u8::try_from(from).expect("clusters are small"));
             self.push(place, Event::Peer { from, frame });
         }
     }
@@ -162,7 +170,7 @@ impl World {
     /// A process has started: its links and those of the others to it come up, each in its time.
     pub(crate) fn links_up(&mut self, index: usize) {
         for other in 0..self.nodes.len() {
-            if other == index || !self.nodes[other].is_up() {
+            if other == index || !self.nodes[other].is_alive() {
                 continue;
             }
             for (node, peer) in [(index, other), (other, index)] {

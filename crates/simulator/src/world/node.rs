@@ -2,6 +2,7 @@
 
 use crate::world::clock::Clock;
 use crate::world::disk::DiskQueues;
+use borzoi_shard::boot::{BootOptions, Formation};
 use borzoi_shard::{Event, Shard};
 use borzoi_storage::disk::DiskIdentity;
 use borzoi_storage::sim_disk::SimDisk;
@@ -39,10 +40,24 @@ pub struct Process {
     pub stopping: bool,
 }
 
+/// A start that asks the other nodes how to begin.
+pub struct Forming {
+    /// The product.
+    pub formation: Box<Formation>,
+    /// With what it will start.
+    pub options: BootOptions,
+    /// What its randomness follows from.
+    pub seed: u64,
+}
+
 /// See the module.
 pub struct Node {
     /// The process, unless it is down.
     pub process: Option<Process>,
+    /// Its start, while it asks the others.
+    pub forming: Option<Forming>,
+    /// Bytes of its files have been damaged.
+    pub damaged: bool,
     /// The disk.
     pub disk: SimDisk,
     /// Rises with every start and every end of the process.
@@ -62,7 +77,7 @@ pub struct Node {
     /// Starts that came to serve.
     pub starts: u64,
     /// Boot identities handed out.
-    pub boot_ids: u8,
+    pub boot_ids: u64,
     /// Shards of the present or last process.
     pub shards: u16,
     /// Why the node refused to start, the last time it tried.
@@ -77,8 +92,10 @@ impl Node {
     pub fn new(index: usize, clock: Clock) -> Self {
         Self {
             process: None,
+            forming: None,
+            damaged: false,
             disk: SimDisk::new(DiskIdentity {
-                boot_id: Some([1; 16]),
+                boot_id: Some(1_u128.to_le_bytes()),
                 device: 7,
                 inode: 100 + index as u64,
             }),
@@ -101,6 +118,12 @@ impl Node {
     #[must_use]
     pub const fn is_up(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Whether a process runs here or is about to.
+    #[must_use]
+    pub const fn is_alive(&self) -> bool {
+        self.process.is_some() || self.forming.is_some()
     }
 
     /// Everything that is wrong with the machine is over.

@@ -43,6 +43,13 @@ pub enum Happening {
     Password(Place, PasswordTicket, PasswordOutcome),
     /// A node that is down tries to start.
     Boot(usize),
+    /// The deadline comes of a node that asks the others how to begin.
+    Form {
+        /// Which node.
+        node: usize,
+        /// Its life.
+        life: u64,
+    },
     /// A connection request reaches its node.
     Connect(SocketId),
     /// Bytes of a client reach the server.
