@@ -194,8 +194,8 @@ impl Checkpointer {
         due.map(|(log, _)| Choice::Checkpoint(*log))
     }
 
-    /// The first of `wanted`, the logs that a full journal waits for, that stands still at its newest
-    /// checkpoint: only another operation can release what is there, also when that is one.
+    /// The first of `wanted`, the logs that a full journal waits for, that stands still at its
+    /// newest checkpoint: only another operation can release what is there, also when that is one.
     #[must_use]
     pub fn stuck(&self, wanted: &[LogId], applied: impl Fn(LogId) -> Option<Op>) -> Option<LogId> {
         let stands = |log: &&LogId| {
