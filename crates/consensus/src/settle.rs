@@ -90,6 +90,9 @@ pub struct Settled {
     pub orphans: Vec<Arc<Prepare>>,
     /// A solo node cut its log here because a record above the synced mark was unreadable.
     pub cut: Option<Op>,
+    /// This node has never run: nothing was ever sent in its name, so the primary of the first
+    /// view may lead it. Set by who knows; settling never does.
+    pub first_life: bool,
 }
 
 /// What a new journal generation must carry of a log.
@@ -449,7 +452,9 @@ impl<'a> Chain<'a> {
         let base = self.base;
         assert_eq!(slots.len() as u64, self.head.op.get() - base.op.get(), "one slot per op");
         assert!(view_state.commit >= base.op, "the checkpoint is committed");
-        let mut settled = Settled { view_state, base, slots, chained_from, orphans, cut: None };
+        let (cut, first_life) = (None, false);
+        let mut settled =
+            Settled { view_state, base, slots, chained_from, orphans, cut, first_life };
         settled.rebuild_suffix(self.head, self.below);
         settled
     }
@@ -538,7 +543,8 @@ impl Settled {
         let base = Anchor::root(cluster, log);
         let chained_from = base.op.next();
         let (slots, orphans) = (Vec::new(), Vec::new());
-        Self { view_state, base, slots, chained_from, orphans, cut: None }
+        let (cut, first_life) = (None, false);
+        Self { view_state, base, slots, chained_from, orphans, cut, first_life }
     }
 
     /// What the next journal generation must hold so that settling it gives this again.

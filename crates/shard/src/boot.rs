@@ -180,6 +180,9 @@ pub fn boot(
     {
         logs.values_mut().for_each(|log| log.join(&formed.views));
     }
+    if superblock.generation == 0 {
+        logs.values_mut().for_each(BootLog::note_first_life);
+    }
     let carried = carry(&logs, options.shards);
     let solo = superblock.replica_count == 1;
     let generation = GenerationOptions {

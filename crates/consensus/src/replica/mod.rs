@@ -144,7 +144,8 @@ impl Replica {
     ///
     /// The records of `recovered` are durable. A solo replica enters the next view at once; a
     /// backup of a group resumes as such; the primary of the recovered view abandons it, because
-    /// it may have sent prepares that its own journal never completed.
+    /// it may have sent prepares that its own journal never completed. On a node that has never run
+    /// there is no such doubt: it leads its first view.
     pub fn start(
         options: Options,
         recovered: Settled,
@@ -162,7 +163,7 @@ impl Replica {
             replica.enter_view(now, next, effects);
         } else if replica.log_view < replica.view {
             replica.resume_view_change(now);
-        } else if replica.is_primary_of_view() {
+        } else if replica.is_primary_of_view() && !recovered.first_life {
             replica.abandon_view(now, effects);
         } else {
             replica.status = Status::Normal;

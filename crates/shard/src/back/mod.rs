@@ -236,6 +236,12 @@ impl Back {
         self.shared.drain(effects);
     }
 
+    /// Whether metadata, where it is hosted here, has nothing to learn from peers.
+    #[must_use]
+    pub fn metadata_has_learned(&self) -> bool {
+        self.metadata.as_ref().is_none_or(|log| !log.host().replica().must_learn())
+    }
+
     /// The shard of this node that hosts `log`.
     #[must_use]
     pub fn shard_of(&self, log: LogId) -> ShardId {

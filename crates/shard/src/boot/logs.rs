@@ -43,6 +43,12 @@ pub(super) struct BootLog {
 }
 
 impl BootLog {
+    /// Nothing was ever said in the name of this node, unless an earlier life of it lost its disk.
+    pub(super) fn note_first_life(&mut self) {
+        let state = &self.settled.view_state;
+        self.settled.first_life = !state.must_learn && state.view == View::ZERO;
+    }
+
     /// The first start of a node that joins: it begins in the view that the others report.
     pub(super) fn join(&mut self, views: &BTreeMap<LogId, View>) {
         if let Some(view) = views.get(&self.log) {

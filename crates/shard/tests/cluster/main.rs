@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod agree;
+mod requests;
 #[path = "../support/mod.rs"]
 mod support;
 mod world;

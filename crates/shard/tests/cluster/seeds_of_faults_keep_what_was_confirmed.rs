@@ -30,11 +30,15 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let mut random = SeededRandom::new(seed);
-        let mut shards = || u16::try_from(1 + random.next_u64() % 3).unwrap();
-        let shards = [shards(), shards(), shards()];
+        let nodes = [2, 3, 3, 3, 5][usize::try_from(random.next_u64() % 5).unwrap()];
+        let shards = (0..nodes).map(|_| u16::try_from(1 + random.next_u64() % 3).unwrap());
+        let shards: Vec<u16> = shards.collect();
         let mut world = World::with(&shards, |options| {
             options.checkpoint_interval = Duration::from_millis(700);
         });
+        if !random.next_u64().is_multiple_of(3) {
+            world.chaos = Some(SeededRandom::new(seed ^ 0xc4a05));
+        }
         world.settle();
         world.command(create_stream());
         world.command(create_topic("durable", 3, Durability::Persisted));
@@ -51,14 +55,15 @@ impl Run {
     }
 
     fn any(&mut self) -> ReplicaId {
-        ReplicaId(u8::try_from(self.below(3)).unwrap())
+        let nodes = self.world.nodes.len() as u64;
+        ReplicaId(u8::try_from(self.below(nodes)).unwrap())
     }
 
     fn step(&mut self) {
         let index = usize::try_from(self.below(5)).unwrap();
         let place = self.places[index];
         let node = self.any();
-        match self.below(24) {
+        match self.below(25) {
             0..=11 => {
                 if self.world.leader(place.lane).is_some() {
                     let count = usize::try_from(1 + self.below(8)).unwrap();
@@ -78,6 +83,7 @@ impl Run {
                 }
             }
             21 => self.world.cut.clear(),
+            24 => self.replace_disk(node),
             _ => self.start(node),
         }
         let span = Duration::from_micros(self.below(60_000));
@@ -104,7 +110,7 @@ impl Run {
     }
 
     fn start(&mut self, node: ReplicaId) {
-        if self.world.node(node).running {
+        if self.world.node(node).running || self.world.node(node).forming.is_some() {
             return;
         }
         if self.below(3) == 0 {
@@ -114,12 +120,32 @@ impl Run {
         self.world.start(node);
     }
 
-    fn power_cut(&mut self, node: ReplicaId) {
+    /// Whether all run and nobody has anything to learn: then one node may lose what it held.
+    fn may_lose_one(&self) -> bool {
         let learned = self.world.running().all(|node| {
-            let mut lanes = node.shards.iter().flat_map(|shard| shard.back().lanes());
-            lanes.all(|lane| !lane.host().replica().must_learn())
+            node.shards.iter().all(|shard| {
+                let mut lanes = shard.back().lanes();
+                lanes.all(|lane| !lane.host().replica().must_learn())
+                    && shard.back().metadata_has_learned()
+            })
         });
-        if !self.all_up() || !learned {
+        self.all_up() && learned
+    }
+
+    /// A node comes back with an empty disk.
+    fn replace_disk(&mut self, node: ReplicaId) {
+        if self.world.nodes.len() == 2 || !self.may_lose_one() {
+            return;
+        }
+        self.world.kill(node);
+        let disk = self.world.fresh_disk(node);
+        let node = self.world.node_mut(node);
+        node.disk = disk;
+        node.options.formed = None;
+    }
+
+    fn power_cut(&mut self, node: ReplicaId) {
+        if !self.may_lose_one() {
             return;
         }
         self.world.kill(node);
@@ -170,6 +196,8 @@ impl Run {
         for node in self.world.replicas() {
             self.start(node);
         }
+        let all = |world: &World| world.nodes.iter().all(|node| node.running);
+        assert!(self.world.until(Duration::from_secs(20), all), "every node is back");
         self.world.settle();
         self.world.pass(Duration::from_secs(3));
         self.take_answers();
@@ -186,6 +214,8 @@ impl Run {
     }
 
     fn read(&mut self, place: Place) -> BTreeMap<Offset, u128> {
+        self.world.pass(Duration::from_millis(1));
+        self.world.settle();
         let (_, bytes) = self.world.poll_all(place);
         let mut found = BTreeMap::new();
         for batch in Batches::new(&bytes) {

@@ -4,24 +4,19 @@
 //! Requests are submitted as if from another shard of the node (`OUTSIDE`); answers are collected
 //! here with the node that gave them.
 
-use crate::support::{OUTSIDE, Place, STREAM, model};
-use borzoi_metadata::{Change, Command, PasswordHash};
+use crate::support::OUTSIDE;
+use borzoi_metadata::PasswordHash;
 use borzoi_shard::boot::{
     Beginning, BootOptions, BootSeams, Formation, FormationEvent, Formed, RootUser, begin, boot,
 };
 use borzoi_shard::event::LogEntry;
-use borzoi_shard::front::FrontMessage;
-use borzoi_shard::lane::api::{
-    ConsumerKey, LaneReply, LaneRequest, LaneRequestKind, Origin, PollStart, Ticket,
-};
+use borzoi_shard::lane::api::{LaneReply, Ticket};
 use borzoi_shard::{Effect, Event, Lanes, Random, SeededRandom, Shard, ShardMessage};
-use borzoi_storage::disk::{DiskIdentity, execute};
+use borzoi_storage::disk::{DiskIdentity, DiskRequest, DiskTicket, execute};
 use borzoi_storage::journal::JournalOptions;
 use borzoi_storage::sim_disk::SimDisk;
-use borzoi_types::{
-    ClusterId, Duration, LogId, Micros, Mono, Now, Offset, PartitionId, ReplicaId, ShardId,
-};
-use borzoi_wire::{Identifier, Name};
+use borzoi_types::{ClusterId, Duration, LogId, Micros, Mono, Now, ReplicaId, ShardId};
+use borzoi_wire::Name;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -63,8 +58,8 @@ pub struct Work {
 }
 
 /// A frame on its way.
+#[derive(Clone)]
 struct Flight {
-    at: Mono,
     from: ReplicaId,
     to: ReplicaId,
     /// Of the sender.
@@ -82,10 +77,16 @@ pub struct World {
     pub frames: u64,
     /// A node that cannot go on is killed, not a failure of the test.
     pub expect_fatal: bool,
-    inbox: VecDeque<(ReplicaId, ShardId, Event)>,
-    wire: VecDeque<Flight>,
-    tickets: u64,
-    ids: u128,
+    /// With faults of links and slow disks, drawn from here.
+    pub chaos: Option<SeededRandom>,
+    pub inbox: VecDeque<(ReplicaId, ShardId, Event)>,
+    wire: BTreeMap<(Mono, u64), Flight>,
+    /// Requests on slow disks; those of one shard are executed in order.
+    disks: BTreeMap<(Mono, u64), (ReplicaId, ShardId, DiskTicket, DiskRequest)>,
+    disk_busy: BTreeMap<(ReplicaId, ShardId), Mono>,
+    numbers: u64,
+    pub tickets: u64,
+    pub ids: u128,
 }
 
 pub fn options(replica: u8, count: u8, shards: u16) -> BootOptions {
@@ -151,8 +152,12 @@ impl World {
             texts: Vec::new(),
             frames: 0,
             expect_fatal: false,
+            chaos: None,
             inbox: VecDeque::new(),
-            wire: VecDeque::new(),
+            wire: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            disk_busy: BTreeMap::new(),
+            numbers: 0,
             tickets: 0,
             ids: 0,
         }
@@ -290,7 +295,8 @@ impl World {
         node.forming = None;
         node.disk = node.disk.kill();
         self.inbox.retain(|(to, ..)| *to != replica);
-        self.wire.retain(|flight| flight.from != replica && flight.to != replica);
+        self.wire.retain(|_, flight| flight.to != replica);
+        self.disks.retain(|_, (node, ..)| *node != replica);
     }
 
     /// Asks a node to stop cleanly and waits until it has.
@@ -339,12 +345,23 @@ impl World {
         let deadlines = deadlines.chain(forming.map(|formation| formation.deadline()));
         // Deadlines come a little late, as they do in life; nothing may depend on them.
         let deadlines = deadlines.map(|at| at.max(self.now.mono.plus(Duration(50_000))));
-        deadlines.chain(self.wire.front().map(|flight| flight.at)).min()
+        let arrivals = self.wire.first_key_value().map(|((at, _), _)| *at);
+        let disks = self.disks.first_key_value().map(|((at, _), _)| *at);
+        deadlines.chain(arrivals).chain(disks).min()
     }
 
     fn arrive(&mut self) {
-        while self.wire.front().is_some_and(|flight| flight.at <= self.now.mono) {
-            let Flight { from, to, shard, frame, .. } = self.wire.pop_front().unwrap();
+        while let Some(entry) = self.disks.first_entry()
+            && entry.key().0 <= self.now.mono
+        {
+            let (node, shard, ticket, request) = entry.remove();
+            let result = execute(&mut self.node_mut(node).disk, &request);
+            self.inbox.push_back((node, shard, Event::Disk { ticket, result }));
+        }
+        while let Some(entry) = self.wire.first_entry()
+            && entry.key().0 <= self.now.mono
+        {
+            let Flight { from, to, shard, frame } = entry.remove();
             if self.cut.contains(&(from, to)) {
                 continue;
             }
@@ -400,22 +417,13 @@ impl World {
 
     fn route(&mut self, node: ReplicaId, shard: ShardId, effect: Effect) {
         match effect {
-            Effect::Disk { ticket, request, .. } => {
-                let result = execute(&mut self.node_mut(node).disk, &request);
-                self.inbox.push_back((node, shard, Event::Disk { ticket, result }));
-            }
+            Effect::Disk { ticket, request, .. } => self.disk(node, shard, ticket, request),
             Effect::ToShard { to, message } if to == OUTSIDE => self.answered(message),
             Effect::ToShard { to, message } => {
                 self.inbox.push_back((node, to, Event::FromShard { from: shard, message }));
             }
             Effect::ToPeer { to, parts } => {
-                self.wire.push_back(Flight {
-                    at: self.now.mono.plus(LATENCY),
-                    from: node,
-                    to,
-                    shard,
-                    frame: Bytes::from(parts.concat()),
-                });
+                self.fly(Flight { from: node, to, shard, frame: Bytes::from(parts.concat()) });
             }
             Effect::Log(record) => {
                 if let LogEntry::Text(text) = record.entry {
@@ -435,6 +443,43 @@ impl World {
         }
     }
 
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn disk(&mut self, node: ReplicaId, shard: ShardId, ticket: DiskTicket, request: DiskRequest) {
+        let Some(chaos) = &mut self.chaos else {
+            let result = execute(&mut self.node_mut(node).disk, &request);
+            return self.inbox.push_back((node, shard, Event::Disk { ticket, result }));
+        };
+        let slow = if chaos.next_u64() % 50 == 0 { 20_000_000 } else { 1_500_000 };
+        let takes = Duration(chaos.next_u64() % slow);
+        let busy = self.disk_busy.entry((node, shard)).or_insert(self.now.mono);
+        *busy = (*busy).max(self.now.mono).plus(takes);
+        let at = *busy;
+        let number = self.number();
+        self.disks.insert((at, number), (node, shard, ticket, request));
+    }
+
+    /// A frame leaves: with faults it may be lost, repeated, late, and so overtaken.
+    fn fly(&mut self, flight: Flight) {
+        let mut at = self.now.mono.plus(LATENCY);
+        let mut copies = 1;
+        if let Some(chaos) = &mut self.chaos {
+            copies = match chaos.next_u64() % 40 {
+                0 => 0,
+                1 => 2,
+                _ => 1,
+            };
+            at = at.plus(Duration(chaos.next_u64() % 4_000_000));
+        }
+        for copy in 0..copies {
+            let number = self.number();
+            self.wire.insert((at.plus(Duration(copy * 9_000_000)), number), flight.clone());
+        }
+    }
+
     fn answered(&mut self, message: ShardMessage) {
         if let ShardMessage::LaneReply { ticket, reply } = message {
             let before = self.replies.insert(ticket, reply);
@@ -442,7 +487,8 @@ impl World {
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
+    /// A new ticket.
+    pub fn ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
     }
@@ -467,94 +513,6 @@ impl World {
         if !self.until(Duration::from_secs(10), all) {
             let without = logs.iter().filter(|log| self.leader(**log).is_none());
             panic!("logs without a leader: {:?}; {:#?}", without.collect::<Vec<_>>(), self.texts);
-        }
-    }
-
-    /// Proposes a metadata command at the leader and waits until every running node has it.
-    pub fn command(&mut self, change: Change) {
-        let leader = self.leader(LogId::METADATA).expect("somebody leads metadata");
-        let ticket = self.ticket();
-        let body = Command::system(change).encode().into();
-        let message = ShardMessage::Front(FrontMessage::Command { ticket, body });
-        let event = Event::FromShard { from: OUTSIDE, message };
-        let before = self.node(leader).shards[0].front().metadata().applied();
-        self.inbox.push_back((leader, ShardId(0), event));
-        let applied = |world: &Self| {
-            let running = world.nodes.iter().filter(|node| node.running);
-            running.flat_map(|node| &node.shards).all(|s| s.front().metadata().applied() > before)
-        };
-        assert!(self.until(Duration::from_secs(2), applied), "a command is applied everywhere");
-    }
-
-    /// Where a partition of a topic lives, as the leader of metadata knows.
-    pub fn place(&self, topic: &str, partition: u32) -> Place {
-        let leader = self.leader(LogId::METADATA).expect("somebody leads metadata");
-        let metadata = self.node(leader).shards[0].front().metadata();
-        let stream = Identifier::Name(Name::new(STREAM).unwrap());
-        let topic = Identifier::Name(Name::new(topic).unwrap());
-        let found = metadata.resolve(&stream, &topic, PartitionId(partition)).expect("it exists");
-        Place { key: found.key, lane: found.lane }
-    }
-
-    /// Submits a request to a node.
-    pub fn submit(&mut self, node: ReplicaId, place: Place, kind: LaneRequestKind) -> Ticket {
-        let ticket = self.ticket();
-        let origin = Origin::here(OUTSIDE, ticket);
-        let request = LaneRequest { origin, key: place.key, lane: place.lane, kind };
-        let shard = place.lane.shard(self.node(node).options.shards);
-        let message = ShardMessage::Lane(Box::new(request));
-        self.inbox.push_back((node, shard, Event::FromShard { from: OUTSIDE, message }));
-        ticket
-    }
-
-    /// Submits a request to the lane's leader and waits for the answer.
-    pub fn ask(&mut self, place: Place, kind: LaneRequestKind) -> LaneReply {
-        let leader = self.leader(place.lane).expect("somebody leads the lane");
-        let ticket = self.submit(leader, place, kind);
-        self.until(Duration::from_secs(5), |world| world.replies.contains_key(&ticket));
-        self.replies.remove(&ticket).expect("answered in time")
-    }
-
-    /// Submits a send of `count` new messages to the lane's leader.
-    pub fn submit_send(&mut self, place: Place, count: usize, payload_bytes: usize) -> Ticket {
-        self.submit_send_ids(place, count, payload_bytes).0
-    }
-
-    /// As [`Self::submit_send`], with the ids of the messages.
-    pub fn submit_send_ids(
-        &mut self,
-        place: Place,
-        count: usize,
-        payload_bytes: usize,
-    ) -> (Ticket, Vec<u128>) {
-        let leader = self.leader(place.lane).expect("somebody leads the lane");
-        let ids: Vec<u128> = (0..count as u128).map(|index| self.ids + 1 + index).collect();
-        self.ids += count as u128;
-        let batch = model::batch(&ids, payload_bytes);
-        let count = u32::try_from(count).unwrap();
-        let kind = LaneRequestKind::Send { batch, count, identity: None };
-        (self.submit(leader, place, kind), ids)
-    }
-
-    /// Sends `count` new messages to the lane's leader; the offset of the first one.
-    pub fn send(&mut self, place: Place, count: usize, payload_bytes: usize) -> Offset {
-        let ticket = self.submit_send(place, count, payload_bytes);
-        self.until(Duration::from_secs(5), |world| world.replies.contains_key(&ticket));
-        match self.replies.remove(&ticket).expect("answered in time") {
-            LaneReply::Sent { base_offset, .. } => base_offset,
-            other => panic!("a send was answered {other:?}"),
-        }
-    }
-
-    /// Everything the leader serves of a partition, as bytes.
-    pub fn poll_all(&mut self, place: Place) -> (u32, Vec<u8>) {
-        let consumer = ConsumerKey::Consumer(1);
-        let (start, count, auto_commit) = (PollStart::First, 1_000_000, false);
-        let generation = 0;
-        let poll = LaneRequestKind::Poll { start, count, consumer, auto_commit, generation };
-        match self.ask(place, poll) {
-            LaneReply::Polled { count, batches, .. } => (count, batches.concat()),
-            other => panic!("a poll was answered {other:?}"),
         }
     }
 
