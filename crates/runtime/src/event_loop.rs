@@ -9,10 +9,13 @@ use crate::disk::FileDisk;
 use crate::figures::{ShardReport, ShellCounters};
 use crate::inbox::{Arrivals, Class, Inbox};
 use crate::net::Connections;
+use crate::node::ArchiveMaker;
 use crate::password::{self, PasswordPool};
 use crate::threads::disk::DiskThreads;
 use crate::turn::{Backend, Core, Ending, Turn};
-use borzoi_shard::event::{CloseReason, PasswordJob, PasswordOutcome, PasswordTicket};
+use borzoi_shard::event::{
+    ArchiveJob, ArchiveTicket, CloseReason, PasswordJob, PasswordOutcome, PasswordTicket,
+};
 use borzoi_shard::{ConnectionId, Event, FatalError, ShardMessage};
 use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket};
 use borzoi_storage::superblock::mark_write_failed;
@@ -57,6 +60,8 @@ pub struct ShardLoop<C> {
     pub inboxes: Vec<Arc<Inbox>>,
     /// Where passwords are hashed.
     pub passwords: PasswordPool,
+    /// Makes diagnostic archives.
+    pub archives: ArchiveMaker,
 }
 
 impl<C: Core> ShardLoop<C> {
@@ -77,6 +82,7 @@ impl<C: Core> ShardLoop<C> {
             outgoing: self.inboxes.iter().map(|_| Default::default()).collect(),
             inboxes: self.inboxes,
             passwords: self.passwords,
+            archives: self.archives,
             frames_lost: 0,
         };
         let running = Running {
@@ -175,6 +181,8 @@ impl<C: Core> Running<C> {
         events.extend(disk.map(|(ticket, result)| Event::Disk { ticket, result }));
         let passwords = arrivals.passwords.drain(..);
         events.extend(passwords.map(|(ticket, outcome)| Event::Password { ticket, outcome }));
+        let archives = arrivals.archives.drain(..);
+        events.extend(archives.map(|(ticket, archive)| Event::Archive { ticket, archive }));
         events.extend(arrivals.host.take().map(Event::Host));
         for new in arrivals.connections.drain(..) {
             self.backend.connections.open(new);
@@ -219,6 +227,7 @@ struct TokioBackend {
     /// Messages per destination and class that have not left yet.
     outgoing: Vec<[VecDeque<ShardMessage>; 3]>,
     passwords: PasswordPool,
+    archives: ArchiveMaker,
     /// Frames for other nodes that could not leave.
     frames_lost: u64,
 }
@@ -260,6 +269,15 @@ impl Backend for TokioBackend {
         let work = Box::new(move || inbox.password(ticket, work_on(job)));
         if self.passwords.submit(address, work).is_err() {
             refused.password(ticket, PasswordOutcome::Refused);
+        }
+    }
+
+    fn archive(&mut self, ticket: ArchiveTicket, job: ArchiveJob) {
+        let inbox = self.inboxes[usize::from(self.id.0)].clone();
+        let (make, refused) = (self.archives.clone(), inbox.clone());
+        let work = move || inbox.archive(ticket, make(&job));
+        if std::thread::Builder::new().name("archive".to_owned()).spawn(work).is_err() {
+            refused.archive(ticket, None);
         }
     }
 

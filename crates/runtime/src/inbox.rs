@@ -13,10 +13,11 @@
 use crate::figures::ShardReport;
 use crate::net::Pass;
 use borzoi_shard::ShardMessage;
-use borzoi_shard::event::{HostStats, PasswordOutcome, PasswordTicket};
+use borzoi_shard::event::{ArchiveTicket, HostStats, PasswordOutcome, PasswordTicket};
 use borzoi_storage::disk::{DiskResult, DiskTicket};
 use borzoi_types::ShardId;
 use borzoi_types::limits::SHARD_QUEUE_MESSAGES_MAX;
+use bytes::Bytes;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,6 +78,8 @@ pub struct Arrivals {
     pub messages: [VecDeque<(ShardId, ShardMessage)>; 3],
     /// Finished password jobs.
     pub passwords: Vec<(PasswordTicket, PasswordOutcome)>,
+    /// Finished diagnostic archives.
+    pub archives: Vec<(ArchiveTicket, Option<Bytes>)>,
     /// Connections dealt to this shard.
     pub connections: Vec<NewConnection>,
     /// The newest figures of the machine.
@@ -108,6 +111,7 @@ impl Inbox {
             there.append(here);
         }
         std::mem::swap(&mut arrivals.passwords, &mut into.passwords);
+        std::mem::swap(&mut arrivals.archives, &mut into.archives);
         std::mem::swap(&mut arrivals.connections, &mut into.connections);
         into.host = arrivals.host.take();
         std::mem::swap(&mut arrivals.asks, &mut into.asks);
@@ -125,6 +129,12 @@ impl Inbox {
     /// Leaves a finished password job.
     pub fn password(&self, ticket: PasswordTicket, outcome: PasswordOutcome) {
         self.lock().passwords.push((ticket, outcome));
+        self.ring();
+    }
+
+    /// Leaves a finished diagnostic archive.
+    pub fn archive(&self, ticket: ArchiveTicket, archive: Option<Bytes>) {
+        self.lock().archives.push((ticket, archive));
         self.ring();
     }
 

@@ -25,7 +25,7 @@ pub mod turn;
 
 pub use clock::Clock;
 pub use figures::{Probe, ShardReport, ShellFigures};
-pub use node::{Node, NodeError, NodeParts, Stopper};
+pub use node::{ArchiveMaker, Node, NodeError, NodeParts, Stopper};
 
 /// Raises the soft limit of open file descriptors to the hard one: every connection and every
 /// segment being read needs one. A refusal changes nothing; the limit shows in the statistics.

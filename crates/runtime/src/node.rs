@@ -12,8 +12,10 @@ use crate::net::accept::Acceptor;
 use crate::password::PasswordPool;
 use crate::threads::host::HostThread;
 use crate::turn::Core;
+use borzoi_shard::event::ArchiveJob;
 use borzoi_types::ShardId;
 use borzoi_types::limits::{PASSWORD_THREADS, STOP_SECONDS_MAX};
+use bytes::Bytes;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -57,6 +59,9 @@ enum NodeEvent {
     Panicked(ShardId),
 }
 
+/// Makes a diagnostic archive; none when it cannot. Called on a thread of its own.
+pub type ArchiveMaker = Arc<dyn Fn(&ArchiveJob) -> Option<Bytes> + Send + Sync>;
+
 /// What a node is made of.
 pub struct NodeParts<C> {
     /// The shards, by number, as recovered.
@@ -67,6 +72,8 @@ pub struct NodeParts<C> {
     pub listeners: Vec<TcpListener>,
     /// The clock with which the shards were booted.
     pub clock: Clock,
+    /// Makes diagnostic archives.
+    pub archives: ArchiveMaker,
 }
 
 /// Asks a node to stop, from any thread, as a signal would.
@@ -110,6 +117,7 @@ impl Node {
                 clock: parts.clock,
                 inboxes: inboxes.clone(),
                 passwords: passwords.clone(),
+                archives: parts.archives.clone(),
             };
             start_shard(shard_loop, sender.clone())?;
         }

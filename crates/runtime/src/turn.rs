@@ -7,7 +7,8 @@
 //! Invariant: after a fatal effect nothing that follows it is executed.
 
 use borzoi_shard::event::{
-    CloseReason, LogEntry, LogLevel, LogRecord, PasswordJob, PasswordTicket,
+    ArchiveJob, ArchiveTicket, CloseReason, LogEntry, LogLevel, LogRecord, PasswordJob,
+    PasswordTicket,
 };
 use borzoi_shard::{ConnectionId, Effect, Event, FatalError, Shard, ShardFigures, ShardMessage};
 use borzoi_storage::disk::{DiskQueue, DiskRequest, DiskTicket};
@@ -62,6 +63,8 @@ pub trait Backend {
     fn to_peer(&mut self, to: ReplicaId, parts: Vec<Bytes>);
     /// See [`Effect::Password`].
     fn password(&mut self, ticket: PasswordTicket, address: &str, job: PasswordJob);
+    /// See [`Effect::Archive`].
+    fn archive(&mut self, ticket: ArchiveTicket, job: ArchiveJob);
     /// The turn is over: what was gathered leaves now.
     fn end_of_turn(&mut self);
 }
@@ -136,6 +139,7 @@ fn execute(effect: Effect, backend: &mut impl Backend) -> Ending {
         Effect::ToShard { to, message } => backend.to_shard(to, message),
         Effect::ToPeer { to, parts } => backend.to_peer(to, parts),
         Effect::Password { ticket, address, job } => backend.password(ticket, &address, job),
+        Effect::Archive { ticket, job } => backend.archive(ticket, job),
         Effect::Log(record) => log(&record),
         Effect::Fatal(error) => return Ending::Fatal(error),
         Effect::Stopped => return Ending::Stopped,

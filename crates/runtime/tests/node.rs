@@ -145,7 +145,9 @@ fn start(shards: u16, refuses_to_stop: bool) -> Running {
             refuses_to_stop,
         })
         .collect();
-    let parts = NodeParts { shards, disk, listeners: vec![listener], clock: Clock::start() };
+    let (listeners, clock) = (vec![listener], Clock::start());
+    let archives = std::sync::Arc::new(|_: &_| None);
+    let parts = NodeParts { shards, disk, listeners, clock, archives };
     let node = Node::start(parts).unwrap();
     let stopper = node.stopper();
     let thread = std::thread::spawn(move || node.run(|| {}));

@@ -7,7 +7,7 @@
 use crate::config::{ConfigError, Settings, Sources};
 use crate::credentials::{CredentialsError, DEFAULT_USERNAME, RootCredentials, root_credentials};
 use crate::http::HttpServer;
-use crate::{effective, encryption, logging};
+use crate::{diagnostics, effective, encryption, logging};
 use borzoi_runtime::disk::{DirectoryError, FileDisk, FileDiskOptions};
 use borzoi_runtime::{Clock, Node, NodeError, NodeParts};
 use std::io::{self, Write as _};
@@ -135,8 +135,10 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         show_generated(&root);
     }
     let count = booted.shards.len();
-    let parts = NodeParts { shards: booted.shards, disk, listeners: vec![listener], clock };
     let data = settings.data_directory.clone();
+    let archives = diagnostics::maker(data.clone());
+    let (shards, listeners) = (booted.shards, vec![listener]);
+    let parts = NodeParts { shards, disk, listeners, clock, archives };
     effective::write(&data, &settings, bound, http_bound).map_err(ServeError::Effective)?;
     let node = Node::start(parts)?;
     if let Some((http, bound)) = &http {

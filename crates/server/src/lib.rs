@@ -8,6 +8,7 @@ mod boot;
 mod bootstrap;
 pub mod config;
 pub mod credentials;
+mod diagnostics;
 mod effective;
 mod encryption;
 mod http;

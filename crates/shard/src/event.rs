@@ -12,12 +12,26 @@ use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, T
 use crate::peer::PeerMessage;
 use borzoi_storage::disk::{DiskError, DiskQueue, DiskRequest, DiskResult, DiskTicket};
 use borzoi_types::{LogId, Op, PartitionKey, ReplicaId, SessionId, ShardId};
+use borzoi_wire::body::{SnapshotCompression, SnapshotContent};
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 
 /// One client connection, numbered by the shell; never reused within a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub u64);
+
+/// One diagnostic archive, numbered by the shard that asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ArchiveTicket(pub u64);
+
+/// A diagnostic archive for the shell to make.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ArchiveJob {
+    /// How it is compressed: not at all, or by deflate.
+    pub compression: SnapshotCompression,
+    /// Its sections, each once; never the one that stands for all.
+    pub content: Vec<SnapshotContent>,
+}
 
 /// One password job, numbered by the shard that asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -189,6 +203,13 @@ pub enum Event {
         /// What it found.
         outcome: PasswordOutcome,
     },
+    /// A diagnostic archive is made.
+    Archive {
+        /// Ticket of the effect.
+        ticket: ArchiveTicket,
+        /// Its bytes; none when it could not be made.
+        archive: Option<Bytes>,
+    },
     /// Fresh figures of machine and process.
     Host(Box<HostStats>),
     /// The deadline that [`crate::Shard::deadline`] named has come. Spurious ticks do no harm.
@@ -321,6 +342,13 @@ pub enum Effect {
         address: String,
         /// What to do.
         job: PasswordJob,
+    },
+    /// Make a diagnostic archive off the loop; [`Event::Archive`] follows.
+    Archive {
+        /// Comes back with the bytes.
+        ticket: ArchiveTicket,
+        /// What to put in.
+        job: ArchiveJob,
     },
     /// Something a human may want to read.
     Log(LogRecord),

@@ -46,6 +46,10 @@ impl Shard {
                 let event = FrontEvent::Password { ticket, outcome };
                 self.front.handle(now, event, &mut self.back, effects);
             }
+            Event::Archive { ticket, archive } => {
+                let event = FrontEvent::Archive { ticket, archive };
+                self.front.handle(now, event, &mut self.back, effects);
+            }
             Event::Host(stats) => {
                 self.front.handle(now, FrontEvent::Host(stats), &mut self.back, effects);
             }

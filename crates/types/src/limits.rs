@@ -144,6 +144,14 @@ pub const LANE_FEED_ENTRIES_MAX: usize = 65_536;
 /// metadata carries them, so few are better: 64 KiB per lane.
 pub const LANE_TOMBSTONES_MAX: usize = 4_096;
 
+/// Diagnostic archives that are being made for one shard: reading the machine's files is not to
+/// become a load on it.
+pub const ARCHIVES_IN_FLIGHT_MAX: usize = 1;
+
+/// Text of one section of a diagnostic archive: what a person reads, and an archive of all of them
+/// fits into one frame many times over.
+pub const ARCHIVE_SECTION_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Segments of one partition that retention removes by age and size in one pass: a topic whose
 /// limit was lowered does not stop the disk with thousands of removals at once.
 pub const RETENTION_SEGMENTS_PER_PASS_MAX: u32 = 16;

@@ -20,6 +20,7 @@ impl Front {
         match request {
             Request::Ping => self.read_reply(caller, Reply::Empty),
             Request::GetStats => self.get_stats(caller, known, cx),
+            Request::GetSnapshot(body) => self.get_snapshot(caller, known, &body, cx),
             Request::GetClusterMetadata => self.get_cluster_metadata(caller, known),
             Request::DescribeOptions(body) => self.describe_options(caller, known, body.scope),
             Request::GetMe => self.get_me(caller, known),
@@ -65,7 +66,7 @@ impl Front {
             Request::GetPollRouting(body) => self.poll_routing(caller, known, &body),
             Request::GetOffsetRouting(body) => self.offset_routing(caller, known, &body),
             Request::AttachConsumerSession(body) => self.attach(caller, known, &body),
-            Request::GetSnapshot(_) | Request::FlushUnsavedBuffer(_) => {
+            Request::FlushUnsavedBuffer(_) => {
                 self.deny(caller, ErrorCode::FeatureUnavailable)
             }
             #[rustfmt::skip]

@@ -21,6 +21,7 @@
 
 mod admission;
 mod balanced;
+mod archive;
 mod changes;
 mod clients;
 mod command;
@@ -65,7 +66,9 @@ pub use options::{AdvertisedNode, FrontOptions};
 pub use tally::{COMMANDS, CommandIndex, RequestClass, RequestResult, RequestTally};
 
 use crate::back::{Back, MetadataCommit};
-use crate::event::{ConnectionId, Effect, HostStats, PasswordOutcome, PasswordTicket, Transport};
+use crate::event::{
+    ArchiveTicket, ConnectionId, Effect, HostStats, PasswordOutcome, PasswordTicket, Transport,
+};
 use crate::lane::api::{CountersReply, CountersRequest, LaneReply, LaneRequest, Refusal, Ticket};
 use crate::metadata_host::MetadataHost;
 use crate::peer::Forwarded;
@@ -83,6 +86,8 @@ use login::PasswordWait;
 use relay::Relay;
 use remembered::RememberedPasswords;
 use std::collections::{BTreeMap, BTreeSet};
+use request::Caller;
+use std::collections::BTreeMap;
 use timers::{Timer, Timers};
 
 /// What the front is told: the client side of [`crate::Event`] and what the back produced.
@@ -120,6 +125,13 @@ pub enum FrontEvent {
         ticket: PasswordTicket,
         /// What it found.
         outcome: PasswordOutcome,
+    },
+    /// See [`crate::Event::Archive`].
+    Archive {
+        /// Which one.
+        ticket: ArchiveTicket,
+        /// Its bytes; none when it could not be made.
+        archive: Option<Bytes>,
     },
     /// See [`crate::Event::Host`].
     Host(Box<HostStats>),
@@ -292,6 +304,8 @@ pub struct Front {
     bound: BTreeMap<ClientId, ConnectionId>,
     waiting: BTreeMap<Ticket, Waiting>,
     passwords: BTreeMap<PasswordTicket, PasswordWait>,
+    /// Diagnostic archives that are being made, and for whom.
+    archives: BTreeMap<ArchiveTicket, Caller>,
     ticket: u64,
     /// Refusals of logins that wait for their time.
     delayed: BTreeMap<Place, Vec<Bytes>>,
@@ -341,6 +355,8 @@ impl Front {
             bound: BTreeMap::new(),
             waiting: BTreeMap::new(),
             passwords: BTreeMap::new(),
+            archives: BTreeMap::new(),
+            ticket: 0,
             delayed: BTreeMap::new(),
             timers: Timers::default(),
             question: CommitQuestion::default(),
@@ -374,6 +390,7 @@ impl Front {
             FrontEvent::ConnectionClosed { connection } => self.connection_closed(connection),
             FrontEvent::OutputTaken { connection } => self.output_taken(connection, cx),
             FrontEvent::Password { ticket, outcome } => self.password_done(ticket, outcome, cx),
+            FrontEvent::Archive { ticket, archive } => self.archive_done(ticket, archive, cx),
             FrontEvent::Host(stats) => self.host_stats = *stats,
             FrontEvent::Tick => self.tick(cx),
             FrontEvent::Stop => self.stop(cx),
@@ -447,6 +464,7 @@ impl Front {
     pub fn describe_waiting(&self) -> String {
         let passwords = self.passwords.len();
         format!("{:?}, {passwords} passwords, {} delayed", self.waiting, self.delayed.len())
+        self.waiting.len() + self.passwords.len() + self.delayed.len() + self.archives.len()
     }
 
     /// What was counted since the start.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod archives;
 mod client;
 mod connection_rules;
 mod exactly_once;

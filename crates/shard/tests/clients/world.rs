@@ -7,7 +7,8 @@
 use borzoi_metadata::PasswordHash;
 use borzoi_shard::boot::{BootOptions, BootSeams, RootUser, boot};
 use borzoi_shard::event::{
-    ClientTrouble, CloseReason, LogEntry, PasswordJob, PasswordOutcome, PasswordTicket,
+    ArchiveJob, ArchiveTicket, ClientTrouble, CloseReason, LogEntry, PasswordJob, PasswordOutcome,
+    PasswordTicket,
 };
 use borzoi_shard::{ConnectionId, Effect, Event, Lanes, Random, SeededRandom, Shard, Transport};
 use borzoi_storage::disk::{DiskIdentity, execute};
@@ -59,6 +60,8 @@ pub struct World {
     pub hold_disk: bool,
     pub stopped: usize,
     pub logged: Vec<ClientTrouble>,
+    /// Diagnostic archives asked for and not made.
+    pub archives: Vec<(ShardId, ArchiveTicket, ArchiveJob)>,
     /// Every effect since the start, when a test wants them.
     pub trace: Option<String>,
     passwords: VecDeque<(ShardId, PasswordTicket, PasswordJob)>,
@@ -94,6 +97,7 @@ impl World {
             hold_disk: false,
             stopped: 0,
             logged: Vec::new(),
+            archives: Vec::new(),
             trace: None,
             passwords: VecDeque::new(),
             inbox: VecDeque::new(),
@@ -254,6 +258,7 @@ impl World {
                 self.password_jobs += 1;
                 self.passwords.push_back((from, ticket, job));
             }
+            Effect::Archive { ticket, job } => self.archives.push((from, ticket, job)),
             Effect::Log(record) => {
                 if let LogEntry::Client { trouble, .. } = record.entry {
                     self.logged.push(trouble);
@@ -285,6 +290,15 @@ impl World {
             }
         };
         self.inbox.push_back((shard, Event::Password { ticket, outcome }));
+    }
+
+    /// The oldest archive that was asked for is made, or cannot be.
+    pub fn make_archive(&mut self, archive: Option<&[u8]>) -> ArchiveJob {
+        let (shard, ticket, job) = self.archives.remove(0);
+        let archive = archive.map(bytes::Bytes::copy_from_slice);
+        self.inbox.push_back((shard, Event::Archive { ticket, archive }));
+        self.run();
+        job
     }
 
     /// Nothing waits anywhere.

@@ -439,7 +439,8 @@ impl World {
             Effect::Reply { .. }
             | Effect::SetFrameLimit { .. }
             | Effect::Close { .. }
-            | Effect::Password { .. } => {}
+            | Effect::Password { .. }
+            | Effect::Archive { .. } => {}
         }
     }
 

@@ -238,6 +238,7 @@ impl Node {
                 | Effect::SetFrameLimit { .. }
                 | Effect::Close { .. }
                 | Effect::Password { .. }
+                | Effect::Archive { .. }
                 | Effect::Log(_) => {}
             }
         }

@@ -332,6 +332,10 @@ impl World {
             }
             Effect::ToPeer { to, parts } => self.send_to_peer(place, to, &parts),
             Effect::Password { ticket, address: _, job } => self.password(place, ticket, job),
+            Effect::Archive { ticket, job: _ } => {
+                // Made from files of the machine, of which there are none here.
+                self.push(place, Event::Archive { ticket, archive: None });
+            }
             Effect::Log(record) => self.logged(&record),
             Effect::Fatal(error) => self.fatal(place, &error),
             Effect::Stopped => {
