@@ -208,6 +208,7 @@ impl<V> Recent<V> {
         let slot = self.entries.get_mut(&at).expect("the caller found it");
         let removed = self.by_use.remove(&slot.used);
         assert!(removed == Some(at), "both maps name the same");
+        assert!(slot.used < used, "uses are counted up");
         slot.used = used;
         let before = self.by_use.insert(used, at);
         assert!(before.is_none(), "uses are counted up");

@@ -76,6 +76,7 @@ pub fn format_as(
     let lanes = u32::from(options.lanes_persisted) + u32::from(options.lanes_replicated);
     assert!(lanes <= LANES_MAX, "the configuration bounds the lanes");
     assert!(usize::from(options.replica_count) <= REPLICAS_MAX, "and the roster");
+    assert!(options.replica.get() < options.replica_count, "of which this node is one");
     if disk.len(&FileName::Superblock)?.is_some() {
         return Err(FormatError::AlreadyFormatted);
     }

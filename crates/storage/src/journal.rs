@@ -288,6 +288,7 @@ impl Journal {
     pub(crate) fn finish_boot(&mut self, spares: impl IntoIterator<Item = u32>) {
         assert!(self.is_idle() && self.last_group > 0, "everything carried is durable");
         assert_eq!(self.progress.written_through, self.progress.synced_through);
+        assert!(self.progress.failed.is_none(), "a start that failed begins nothing");
         self.files.add_spares(spares);
         self.files.finish_boot();
         self.booting = false;
@@ -467,6 +468,7 @@ impl Journal {
     pub fn locate(&self, log: LogId, op: Op) -> Option<RecordLocation> {
         let (file, entry) = self.files.locate(log, op)?;
         assert!(entry.offset >= FILE_HEADER_BYTES && entry.offset < self.options.file_bytes);
+        assert!(entry.offset + entry.bytes() <= self.options.file_bytes, "whole inside its file");
         Some(RecordLocation {
             file: FileName::Journal(file.slot),
             offset: entry.offset,

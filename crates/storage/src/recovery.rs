@@ -448,5 +448,7 @@ fn read_slots(disk: &mut dyn Disk, superblock: &Superblock) -> Result<Slots, Rec
         slots.heads.extend(ours.map(|header| Head { header, whole: intact == 2 }));
     }
     assert!(slots.heads.len() <= slots.bytes.len());
+    let known = |head: &Head| slots.bytes.contains_key(&head.header.slot);
+    assert!(slots.heads.iter().all(known), "a header lies in a file");
     Ok(slots)
 }

@@ -369,6 +369,7 @@ pub fn mark_write_failed(disk: &mut dyn Disk) -> Result<(), SuperblockError> {
     let marked = Superblock { write_failed: true, ..found.superblock };
     let written = rewrite(disk, &marked, found.sequence_max).map_err(SuperblockError::Disk)?;
     assert!(written.write_failed && written.sequence > found.sequence_max);
+    assert_eq!((written.generation, written.nonce), (marked.generation, marked.nonce));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use super::record::{JournalRecord, RecordSeq};
 use crate::disk::padding;
 use borzoi_types::Durability;
 use borzoi_types::checksum::xxh3_128_seeded_body;
-use borzoi_types::limits::BODY_BY_REFERENCE_BYTES_MIN;
+use borzoi_types::limits::{BODY_BY_REFERENCE_BYTES_MIN, DISK_ALIGNMENT};
 use bytes::{Bytes, BytesMut};
 
 /// A record that was appended and waits for its group.
@@ -93,13 +93,14 @@ impl GroupWriter {
     /// whole blocks, their number, and the checksum of the last record.
     pub(crate) fn finish(mut self, mut trailer: Trailer) -> (Vec<Bytes>, u64, u128) {
         assert!(trailer.entries.is_empty(), "the writer knows the entries");
+        assert!(trailer.group_offset.is_multiple_of(DISK_ALIGNMENT as u64), "whole blocks");
         trailer.entries = std::mem::take(&mut self.entries);
         self.copy(&padding(self.bytes));
         self.copy(&trailer.encode(self.salt));
         self.close();
         let parts_bytes: u64 = self.parts.iter().map(|part| part.len() as u64).sum();
         assert_eq!(parts_bytes, self.bytes, "nothing is left open");
-        assert!(self.bytes.is_multiple_of(borzoi_types::limits::DISK_ALIGNMENT as u64));
+        assert!(self.bytes.is_multiple_of(DISK_ALIGNMENT as u64));
         (self.parts, self.bytes, self.previous)
     }
 

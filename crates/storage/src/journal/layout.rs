@@ -427,6 +427,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn put(&mut self, field: &[u8]) {
         let end = self.position + field.len();
+        assert!(end <= self.bytes.len(), "the diagram fits its block");
         self.bytes[self.position..end].copy_from_slice(field);
         self.position = end;
     }

@@ -157,6 +157,9 @@ impl Assembly {
             }
             scans.insert(place, scan);
         }
+        assert!(scans.contains_key(&newest), "the newest is always read");
+        let placed = scans.iter().all(|(place, scan)| scan.header.file_sequence == *place);
+        assert!(placed && oldest >= known, "each in its place");
         Ok((scans, oldest))
     }
 
