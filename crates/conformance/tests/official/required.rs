@@ -13,9 +13,9 @@ const CONNECTIONS: usize = 50;
 /// What published clients wait for an answer.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Topics to create; `BORZOI_FRESH_TOPICS=1000` for the whole run.
+/// Topics to create; `CONFORMANCE_FRESH_TOPICS=1000` for the whole run.
 fn fresh_topics() -> usize {
-    let count = std::env::var("BORZOI_FRESH_TOPICS").ok();
+    let count = std::env::var("CONFORMANCE_FRESH_TOPICS").ok();
     count.and_then(|text| text.parse().ok()).unwrap_or(120)
 }
 
