@@ -7,8 +7,8 @@
 //! Invariants: slots are numbered without gaps; `bytes` is the sum over the slots; a connection
 //! that is closing starts nothing more.
 
-use super::tally::CommandIndex;
 use super::balanced::Balanced;
+use super::tally::CommandIndex;
 use crate::event::{ConnectionId, Transport};
 use borzoi_metadata::UserKey;
 use borzoi_types::{ClientId, Mono, Op, SessionId};

@@ -66,9 +66,7 @@ impl Front {
             Request::GetPollRouting(body) => self.poll_routing(caller, known, &body),
             Request::GetOffsetRouting(body) => self.offset_routing(caller, known, &body),
             Request::AttachConsumerSession(body) => self.attach(caller, known, &body),
-            Request::FlushUnsavedBuffer(_) => {
-                self.deny(caller, ErrorCode::FeatureUnavailable)
-            }
+            Request::FlushUnsavedBuffer(_) => self.deny(caller, ErrorCode::FeatureUnavailable),
             #[rustfmt::skip]
             Request::CreateStream(_) | Request::UpdateStream(_) | Request::DeleteStream(_)
             | Request::PurgeStream(_) | Request::CreateTopic(_) | Request::UpdateTopic(_)

@@ -20,8 +20,8 @@
 //! - everything that waits has a ticket in one table, and leaves it exactly once.
 
 mod admission;
-mod balanced;
 mod archive;
+mod balanced;
 mod changes;
 mod clients;
 mod command;
@@ -85,9 +85,8 @@ use feed::{CommitQuestion, MetadataWaiters};
 use login::PasswordWait;
 use relay::Relay;
 use remembered::RememberedPasswords;
-use std::collections::{BTreeMap, BTreeSet};
 use request::Caller;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use timers::{Timer, Timers};
 
 /// What the front is told: the client side of [`crate::Event`] and what the back produced.
@@ -356,7 +355,6 @@ impl Front {
             waiting: BTreeMap::new(),
             passwords: BTreeMap::new(),
             archives: BTreeMap::new(),
-            ticket: 0,
             delayed: BTreeMap::new(),
             timers: Timers::default(),
             question: CommitQuestion::default(),
@@ -448,7 +446,8 @@ impl Front {
     /// Requests that wait for something, for tests and metrics.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiting.len() + self.passwords.len() + self.delayed.len() + self.relay.len()
+        let off_the_loop = self.passwords.len() + self.archives.len();
+        self.waiting.len() + off_the_loop + self.delayed.len() + self.relay.len()
     }
 
     /// As [`Self::waiting`], without hand-overs that have run out of time: those wait, for nobody,
@@ -463,8 +462,8 @@ impl Front {
     #[must_use]
     pub fn describe_waiting(&self) -> String {
         let passwords = self.passwords.len();
-        format!("{:?}, {passwords} passwords, {} delayed", self.waiting, self.delayed.len())
-        self.waiting.len() + self.passwords.len() + self.delayed.len() + self.archives.len()
+        let (delayed, archives) = (self.delayed.len(), self.archives.len());
+        format!("{:?}, {passwords} passwords, {delayed} delayed, {archives} archives", self.waiting)
     }
 
     /// What was counted since the start.

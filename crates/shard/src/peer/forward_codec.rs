@@ -12,6 +12,7 @@ use crate::lane::api::{
     Ticket,
 };
 use borzoi_metadata::UserKey;
+use borzoi_storage::sealing::OpenError;
 use borzoi_types::{
     Body, ClientId, GroupId, Micros, Offset, Op, PartitionKey, ReplicaId, RequestNumber, SessionId,
     ShardId,
@@ -179,6 +180,8 @@ impl Output {
             Refusal::ReadFailed => self.u8(11),
             Refusal::Unknown => self.u8(12),
             Refusal::NotOwner => self.u8(13),
+            Refusal::Sealed(OpenError::MissingKey { key }) => self.u8(14).u32(*key),
+            Refusal::Sealed(OpenError::Mismatch { key }) => self.u8(15).u32(*key),
         }
     }
 
@@ -395,6 +398,8 @@ impl Input {
             11 => Refusal::ReadFailed,
             12 => Refusal::Unknown,
             13 => Refusal::NotOwner,
+            14 => Refusal::Sealed(OpenError::MissingKey { key: self.u32()? }),
+            15 => Refusal::Sealed(OpenError::Mismatch { key: self.u32()? }),
             _ => return Err(FrameFault::Malformed),
         })
     }

@@ -41,7 +41,7 @@ impl World {
     /// Submits a request to a node.
     pub fn submit(&mut self, node: ReplicaId, place: Place, kind: LaneRequestKind) -> Ticket {
         let ticket = self.ticket();
-        let origin = Origin { shard: OUTSIDE, ticket };
+        let origin = Origin::here(OUTSIDE, ticket);
         let request = LaneRequest { origin, key: place.key, lane: place.lane, kind };
         let shard = place.lane.shard(self.node(node).options.shards);
         let message = ShardMessage::Lane(Box::new(request));
