@@ -10,6 +10,7 @@
 use crate::codec::{Codec, DecodeError, Input, codec_struct};
 use crate::identity::{GroupKey, MemberSlot};
 use crate::streams::lowest_free;
+use borzoi_types::planted::{self, Bug};
 use borzoi_types::{ClientId, GroupId, Micros, Op, PartitionId};
 use borzoi_wire::Name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +132,9 @@ impl Group {
     #[must_use]
     pub fn poll_list(&self, client: ClientId) -> Option<Vec<PartitionId>> {
         let slot = self.slot(client)?;
-        let owned = self.owners.iter().enumerate().filter(|(_, owner)| **owner == Some(slot));
+        let everything = planted::is(Bug::TwoOwners);
+        let mine = |owner: Option<MemberSlot>| owner == Some(slot) || everything;
+        let owned = self.owners.iter().enumerate().filter(|(_, owner)| mine(**owner));
         let partitions = owned.map(|(place, _)| partition(place));
         Some(partitions.filter(|partition| !self.handovers.contains_key(partition)).collect())
     }

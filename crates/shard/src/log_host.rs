@@ -19,6 +19,7 @@ use borzoi_consensus::{
 use borzoi_storage::journal::{
     AppendError, Journal, JournalProgress, JournalRecord, RecordClass, RecordKind, RecordSeq,
 };
+use borzoi_types::planted::{self, Bug};
 use borzoi_types::{Body, Durability, LogId, Micros, Mono, Now, Op, ReplicaId, View};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -313,19 +314,23 @@ impl LogHost {
     /// Tells the replica how far the journal has come.
     pub fn progress(&mut self, now: Mono, progress: &JournalProgress) {
         while let Some(first) = self.views_written.front()
-            && first.sequence <= progress.synced_through
+            && (first.sequence <= progress.synced_through || planted::is(Bug::ViewBeforeSync))
         {
             let ViewWritten { view, log_view, .. } = *first;
             self.views_written.pop_front();
             self.event(now, ReplicaEvent::ViewStateDurable { view, log_view });
         }
         let level_through = match self.level {
+            Durability::Persisted if planted::is(Bug::AcknowledgeBeforeSync) => {
+                progress.written_through
+            }
             Durability::Persisted => progress.synced_through,
             Durability::Replicated => progress.written_through,
         };
         while let Some(first) = self.appended.front()
             && first.sequence <= level_through
-            && first.durable_first <= progress.synced_through
+            && (first.durable_first <= progress.synced_through
+                || planted::is(Bug::ForgetReservation))
         {
             let Appended { op, checksum, .. } = *first;
             self.appended.pop_front();

@@ -10,6 +10,7 @@ pub mod checksum;
 mod histogram;
 mod ids;
 pub mod limits;
+pub mod planted;
 mod time;
 
 pub use body::Body;

@@ -36,6 +36,7 @@ use borzoi_storage::disk::{
 };
 use borzoi_storage::journal::RecordSeq;
 use borzoi_types::limits::JOURNAL_REST_MILLIS;
+use borzoi_types::planted::{self, Bug};
 use borzoi_types::{Body, Duration, LogId, Micros, Mono, Now, Op, ReplicaId, SessionId, ShardId};
 use figures::Figures;
 pub use forwarding::first_ticket;
@@ -331,6 +332,9 @@ impl Back {
 
     pub(crate) fn tick(&mut self, now: Now, effects: &mut Vec<Effect>) {
         for request in self.shared.parking.expire(now.mono) {
+            if planted::is(Bug::LoseParked) {
+                continue;
+            }
             self.shared.reply(request.origin, LaneReply::Refused(Refusal::NotMaterialised));
         }
         for log in self.shared.timers.take_due(now.mono) {

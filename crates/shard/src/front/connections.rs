@@ -17,6 +17,7 @@ use borzoi_types::limits::{
     FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, LOGIN_DEADLINE_SECONDS,
     REQUESTS_PER_CONNECTION_MAX,
 };
+use borzoi_types::planted::{self, Bug};
 use borzoi_wire::Operation;
 use borzoi_wire::frame::RequestView;
 use bytes::{Bytes, BytesMut};
@@ -192,6 +193,9 @@ impl Front {
         while let Some(Leaving { parts, command, since }) = state.take_leaving() {
             let result = self.counters.count_answer(&parts);
             self.tally.count(command, result, cx.now.mono.since(since));
+            if planted::is(Bug::ReplyTwice) {
+                cx.effects.push(Effect::Reply { connection, parts: parts.clone() });
+            }
             cx.effects.push(Effect::Reply { connection, parts });
         }
     }

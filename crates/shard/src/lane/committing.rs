@@ -9,6 +9,7 @@ use super::state::Outcome;
 use crate::back::shared::Shared;
 use crate::log_host::is_for_user;
 use borzoi_consensus::Prepare;
+use borzoi_types::planted::{self, Bug};
 use borzoi_types::{GroupId, Offset, Op, PartitionKey};
 
 impl Lane {
@@ -84,6 +85,9 @@ impl Lane {
 
     fn reply_for(&self, op: Op, entry: &Entry, outcome: Outcome) -> LaneReply {
         match outcome {
+            Outcome::Sent { base_offset, .. } if planted::is(Bug::WrongConfirmation) => {
+                LaneReply::Sent { base_offset: base_offset.next(), op }
+            }
             Outcome::Sent { base_offset, .. } => LaneReply::Sent { base_offset, op },
             Outcome::OffsetNotFound => LaneReply::Refused(Refusal::OffsetNotFound),
             Outcome::Fenced => LaneReply::Refused(Refusal::NotOwner),

@@ -13,6 +13,7 @@ use borzoi_storage::partition::{
     ReadCursor, ReadError, ReadErrorKind, ReadOutcome, ReadPlan, ReadStart,
 };
 use borzoi_types::limits::POLL_REPLY_BYTES_MAX;
+use borzoi_types::planted::{self, Bug};
 use borzoi_types::{LogId, Offset, PartitionKey};
 
 /// A poll that waits for the disk.
@@ -120,7 +121,8 @@ impl Lane {
     ) {
         let partition = self.state.partition_mut(key).expect("the caller has looked");
         let current_offset = partition.current_offset().unwrap_or(Offset::ZERO);
-        if let Some(last) = outcome.last
+        let beyond = u64::from(planted::is(Bug::CommitBeyondDelivered));
+        if let Some(last) = outcome.last.map(|last| Offset(last.0 + beyond))
             && reader.auto_commit
             && self.serving
             && partition.delivered(reader.consumer, last, reader.generation)

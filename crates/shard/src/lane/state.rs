@@ -16,6 +16,7 @@ use crate::partition::Partition;
 use borzoi_storage::cache::SegmentCache;
 use borzoi_storage::partition::{Appended, PartitionLog};
 use borzoi_types::limits::BODY_BY_REFERENCE_BYTES_MIN;
+use borzoi_types::planted::{self, Bug};
 use borzoi_types::{Micros, Offset, Op, PartitionKey};
 use borzoi_wire::batch::BatchHeader;
 use bytes::Bytes;
@@ -203,10 +204,13 @@ impl LaneState {
                 self.remove(key, *by, cache, removed);
                 Outcome::Done
             }
+            Entry::Purge { .. } if planted::is(Bug::KeepPurged) => Outcome::Done,
             Entry::Purge { new_key, by, .. } => {
                 let options = partition.options;
                 self.remove(key, *by, cache, removed);
-                self.windows.purged(key, *new_key);
+                if !planted::is(Bug::PurgeForgetsSends) {
+                    self.windows.purged(key, *new_key);
+                }
                 if *new_key > self.highest_created {
                     self.highest_created = *new_key;
                     self.partitions.insert(*new_key, Partition::new(*new_key, options));
@@ -254,7 +258,7 @@ fn apply_consumer(partition: &mut Partition, entry: &Entry) -> Outcome {
         Entry::DeleteOffset { consumer, generation, .. } => {
             if !partition.admit(*consumer, *generation) {
                 Outcome::Fenced
-            } else if partition.delete_offset(*consumer) {
+            } else if planted::is(Bug::KeepOffset) || partition.delete_offset(*consumer) {
                 Outcome::Done
             } else {
                 Outcome::OffsetNotFound

@@ -445,6 +445,7 @@ impl World {
                     self.inbox.push_back(((to.get(), from.1), event));
                 }
             }
+            Effect::Archive { .. } => panic!("no test here asks for an archive"),
             Effect::Password { ticket, address: _, job } => {
                 let outcome = match job {
                     PasswordJob::Verify { password, phc } => {
