@@ -328,6 +328,9 @@ pub const HEARTBEAT_SECONDS_MAX: u64 = 36;
 /// Seconds that the old owner of a partition has to commit what it has polled.
 pub const HANDOVER_SECONDS_MAX: u64 = 30;
 
+/// Topics for which a shard remembers where the next balanced send goes.
+pub const BALANCED_TOPICS_MAX: usize = 65_536;
+
 const _: () = assert!(PREPARE_BODY_BYTES_MAX > FRAME_BYTES_MAX);
 const _: () = assert!((JOURNAL_FILE_BYTES as usize) > PREPARE_BODY_BYTES_MAX + 1024 * 1024);
 const _: () = assert!(PARKED_BYTES_PER_PARTITION_MAX * 4 == PARKED_BYTES_PER_SHARD_MAX);

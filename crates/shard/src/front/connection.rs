@@ -7,7 +7,9 @@
 //! Invariants: slots are numbered without gaps; `bytes` is the sum over the slots; a connection
 //! that is closing starts nothing more.
 
-use super::balanced::Balanced;
+pub(crate) mod balanced;
+
+use self::balanced::Balanced;
 use super::tally::CommandIndex;
 use crate::event::{ConnectionId, Transport};
 use borzoi_metadata::UserKey;

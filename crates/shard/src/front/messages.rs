@@ -4,12 +4,14 @@
 //! lane stamps and logs it. Nothing is copied: the batch is split off the frame it arrived in.
 
 use super::command::LaneCall;
+use super::connection::balanced;
 use super::reads::or_return;
 use super::request::{Caller, Known, Running, Step};
-use super::{Cx, Front, balanced, replies};
+use super::{Cx, Front, replies};
 use crate::lane::api::{ConsumerKey, LaneRequestKind, PollStart, SendIdentity};
 use borzoi_metadata::{Action, Ownership, Resolved, Topic};
-use borzoi_types::{Offset, PartitionId};
+use borzoi_types::limits::BALANCED_TOPICS_MAX;
+use borzoi_types::{Offset, PartitionId, StreamId, TopicId};
 use borzoi_wire::batch::{BatchView, verify_send};
 use borzoi_wire::body::{PollMessages, PollPrefix, SendMessages};
 use borzoi_wire::frame::{HEADER_BYTES, Reaction, RequestView};
@@ -64,7 +66,9 @@ impl Front {
         let partition = match send.partitioning {
             Partitioning::Partition(partition) => Some(partition),
             Partitioning::Key(key) => key.partition(partitions),
-            Partitioning::Balanced => self.next_balanced(caller, send, partitions),
+            Partitioning::Balanced => {
+                self.next_balanced(caller, send, (stream, topic_id), partitions)
+            }
         };
         let topic = self.metadata.topic(stream, topic_id);
         let resolved = topic
@@ -87,12 +91,23 @@ impl Front {
         &mut self,
         caller: &Caller,
         send: &SendMessages<'_>,
+        topic: (StreamId, TopicId),
         partitions: u32,
     ) -> Option<PartitionId> {
         let state = self.connections.get_mut(&caller.place.connection)?;
         // A batch that is no batch is refused behind this.
         let hash = BatchView::take(send.batch).map_or(0, |(view, _)| view.header().batch_checksum);
-        let next = balanced::next(state.balanced, caller.to.request, hash);
+        let turns = &mut self.balance;
+        let of_topic = || {
+            if turns.len() >= BALANCED_TOPICS_MAX && !turns.contains_key(&topic) {
+                // Forgetting where a topic was only makes it start over.
+                turns.pop_first();
+            }
+            let turn = turns.entry(topic).or_default();
+            *turn = turn.wrapping_add(1);
+            u64::from(*turn)
+        };
+        let next = balanced::next(state.balanced, caller.to.request, hash, of_topic);
         state.balanced = Some(next);
         next.partition(caller.binding.client, partitions)
     }

@@ -21,7 +21,6 @@
 
 mod admission;
 mod archive;
-mod balanced;
 mod changes;
 mod clients;
 mod command;
@@ -75,7 +74,9 @@ use crate::peer::Forwarded;
 use crate::random::Random;
 use admission::Admission;
 use borzoi_metadata::{ClosedConnection, Metadata};
-use borzoi_types::{Body, ClientId, LogId, Mono, Now, Op, ReplicaId, SessionId, ShardId};
+use borzoi_types::{
+    Body, ClientId, LogId, Mono, Now, Op, ReplicaId, SessionId, ShardId, StreamId, TopicId,
+};
 use bytes::{Bytes, BytesMut};
 use command::Waiting;
 use connection::{Connection, Place};
@@ -316,6 +317,8 @@ pub struct Front {
     lost: Vec<ClosedConnection>,
     /// Whether the last such command was refused a moment ago.
     lost_paused: bool,
+    /// Where the next balanced send of a topic goes.
+    balance: BTreeMap<(StreamId, TopicId), u32>,
     host_stats: HostStats,
     counters: FrontCounters,
     tally: RequestTally,
@@ -362,6 +365,7 @@ impl Front {
             gather: Gather::default(),
             lost: Vec::new(),
             lost_paused: false,
+            balance: BTreeMap::new(),
             host_stats: HostStats::default(),
             counters: FrontCounters::default(),
             tally: RequestTally::default(),

@@ -6,7 +6,7 @@
 //! so that a client which uses every second number for something else still reaches all of them.
 //!
 //! Some clients repeat the number of the request before with another batch. They get a new
-//! identity with every connection, so a count per connection serves them.
+//! identity with every connection, so the next turn of the topic serves them.
 //!
 //! While partitions are added or removed a repeated batch may reach another partition.
 
@@ -20,11 +20,17 @@ pub(crate) struct Balanced {
     turn: u64,
 }
 
-/// The next balanced send of a connection, its batch identified by `hash`.
-pub(crate) fn next(last: Option<Balanced>, request: RequestNumber, hash: u64) -> Balanced {
+/// The next balanced send of a connection, its batch identified by `hash`; `of_topic` takes the
+/// topic's next turn.
+pub(crate) fn next(
+    last: Option<Balanced>,
+    request: RequestNumber,
+    hash: u64,
+    of_topic: impl FnOnce() -> u64,
+) -> Balanced {
     let turn = match last {
         Some(last) if last.request == request && last.hash == hash => last.turn,
-        Some(last) if last.request == request => last.turn.wrapping_add(1),
+        Some(last) if last.request == request => of_topic(),
         _ => request.0,
     };
     Balanced { request, hash, turn }
@@ -48,7 +54,7 @@ mod tests {
     use super::*;
 
     fn partition(turn: u64, partitions: u32) -> u32 {
-        let balanced = next(None, RequestNumber(turn), 1);
+        let balanced = next(None, RequestNumber(turn), 1, || 0);
         balanced.partition(ClientId(5), partitions).unwrap().0
     }
 
@@ -72,17 +78,17 @@ mod tests {
 
     #[test]
     fn a_batch_sent_again_goes_where_it_went_and_another_under_its_number_goes_on() {
-        let first = next(None, RequestNumber(7), 1);
-        let other = next(Some(first), RequestNumber(7), 2);
-        assert_eq!(next(Some(first), RequestNumber(7), 1), first);
-        assert_eq!((first.turn, other.turn), (7, 8));
-        assert_eq!(next(Some(other), RequestNumber(7), 2), other);
-        let later = next(Some(other), RequestNumber(9), 3);
-        assert_eq!(next(None, RequestNumber(9), 3), later, "on any connection");
+        let first = next(None, RequestNumber(7), 1, || 40);
+        let other = next(Some(first), RequestNumber(7), 2, || 40);
+        assert_eq!(next(Some(first), RequestNumber(7), 1, || 41), first);
+        assert_eq!((first.turn, other.turn), (7, 40));
+        assert_eq!(next(Some(other), RequestNumber(7), 2, || 41), other);
+        let later = next(Some(other), RequestNumber(9), 3, || 41);
+        assert_eq!(next(None, RequestNumber(9), 3, || 42), later, "on any connection");
     }
 
     #[test]
     fn no_partitions_are_no_choice() {
-        assert_eq!(next(None, RequestNumber(1), 1).partition(ClientId(1), 0), None);
+        assert_eq!(next(None, RequestNumber(1), 1, || 0).partition(ClientId(1), 0), None);
     }
 }
