@@ -112,8 +112,8 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
             *name = DEFAULT_USERNAME.to_owned();
         }
     }
-    let sources =
-        Sources { file: options.config.clone(), environment, flags: options.flags.clone() };
+    let (file, flags) = (options.config.clone(), options.flags.clone());
+    let sources = Sources { file, environment, flags };
     let (settings, warnings) = Settings::load(&sources)?;
     let root = root_credentials(&sources.environment, options.default_root_credentials)?;
     if options.replica != 0 {
@@ -127,18 +127,18 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let _log_files = start_log_files(&settings)?;
     let (listener, bound) = bind(&settings.tcp_address, "tcp.address")?;
     let http = start_http(&settings)?;
-    let http_bound = http.as_ref().map(|(_, bound)| *bound);
     let clock = Clock::start();
     let keys = encryption::keyring(&settings)?;
     let booted = crate::boot::boot(&settings, &mut disk.clone(), &clock, bound, &root, keys)?;
     if booted.formatted {
         show_generated(&root);
     }
-    let count = booted.shards.len();
     let data = settings.data_directory.clone();
     let archives = diagnostics::maker(data.clone());
     let (shards, listeners) = (booted.shards, vec![listener]);
+    let count = shards.len();
     let parts = NodeParts { shards, disk, listeners, clock, archives };
+    let http_bound = http.as_ref().map(|(_, bound)| *bound);
     effective::write(&data, &settings, bound, http_bound).map_err(ServeError::Effective)?;
     let node = Node::start(parts)?;
     if let Some((http, bound)) = &http {
@@ -156,11 +156,15 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
             stops.stopping();
         }
     });
-    match &outcome {
+    say_how_it_ended(&outcome);
+    Ok(outcome?)
+}
+
+fn say_how_it_ended(outcome: &Result<(), NodeError>) {
+    match outcome {
         Ok(()) => tracing::info!("stopped"),
         Err(error) => tracing::error!(%error, "the node has failed"),
     }
-    Ok(outcome?)
 }
 
 fn environment() -> std::collections::BTreeMap<String, String> {

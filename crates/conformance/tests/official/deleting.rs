@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// What published clients wait for an answer.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long topics are deleted and created again; `CONFORMANCE_RECREATE_SECONDS=60` for the whole run.
+/// How long topics are deleted and created again; `CONFORMANCE_RECREATE_SECONDS=60` for the whole
+/// run.
 fn recreate_span() -> Duration {
     let seconds = std::env::var("CONFORMANCE_RECREATE_SECONDS").ok();
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(6))
