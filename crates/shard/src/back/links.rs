@@ -143,10 +143,13 @@ impl Links {
     ) -> Result<(PeerHeader, PeerMessage), FrameFault> {
         let checked = self.check(from, frame);
         match &checked {
-            Ok(_) => {
+            Ok((header, _)) => {
                 self.counters.received += 1;
                 self.counters.received_bytes += frame.len() as u64;
-                self.heard(from, now);
+                // Who has no state yet is nobody's replica: hearing it keeps no lead alive.
+                if header.kind != FrameKind::Join {
+                    self.heard(from, now);
+                }
             }
             Err(fault) => self.counters.dropped[*fault as usize] += 1,
         }

@@ -26,6 +26,8 @@ impl World {
             running.flat_map(|node| &node.shards).all(|s| s.front().metadata().applied() > before)
         };
         assert!(self.until(Duration::from_secs(2), applied), "a command is applied everywhere");
+        // Another operation may have come before it.
+        self.pass(Duration::from_millis(100));
     }
 
     /// Where a partition of a topic lives, as the leader of metadata knows.

@@ -36,9 +36,6 @@ impl Run {
         let mut world = World::with(&shards, |options| {
             options.checkpoint_interval = Duration::from_millis(700);
         });
-        if !random.next_u64().is_multiple_of(3) {
-            world.chaos = Some(SeededRandom::new(seed ^ 0xc4a05));
-        }
         world.settle();
         world.command(create_stream());
         world.command(create_topic("durable", 3, Durability::Persisted));
@@ -46,6 +43,9 @@ impl Run {
         let places = [("durable", 0), ("durable", 1), ("durable", 2), ("fast", 0), ("fast", 1)];
         let places = places.into_iter().map(|(topic, number)| world.place(topic, number));
         let places = places.collect();
+        if !random.next_u64().is_multiple_of(3) {
+            world.chaos = Some(SeededRandom::new(seed ^ 0xc4a05));
+        }
         let (sends, polls, confirmed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self { world, random, places, sends, polls, confirmed, life: 0, seed }
     }
