@@ -258,6 +258,9 @@ fn write_genesis(
     if !solo && checkpoints.iter().any(metadata) {
         return Ok(()); // What the nodes agreed on.
     }
+    // A start before this one may have died before the superblock's name was durable. Nothing may
+    // outlive it: data without a superblock looks like one that was lost.
+    disk.sync(&FileName::Superblock)?;
     let checkpoint = genesis(lanes, seams)?;
     let parts = checkpoint.encode();
     disk.durable_replace(&checkpoint.file(), parts.parts())?;

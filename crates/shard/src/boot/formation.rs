@@ -161,7 +161,11 @@ fn state_of(
     let genesis = match disk.len(&file)? {
         Some(bytes) => disk.read(&file, 0, bytes)?,
         // It died in between: nobody has been told of this cluster yet.
-        None => write_genesis(disk, options, seams)?,
+        None => {
+            // Nor may anything be written before the superblock's name is durable.
+            disk.sync(&FileName::Superblock)?;
+            write_genesis(disk, options, seams)?
+        }
     };
     Ok(Some(State::Founding { cluster, genesis, founded: BTreeSet::new() }))
 }
