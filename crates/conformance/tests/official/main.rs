@@ -11,6 +11,7 @@ mod high_level;
 mod hostile;
 mod malformed;
 mod messages;
+mod metrics;
 mod names;
 mod offsets;
 mod partitions;
@@ -18,6 +19,7 @@ mod permissions;
 mod polls;
 mod required;
 mod segments;
+mod snapshot;
 
 mod streams;
 mod support;
