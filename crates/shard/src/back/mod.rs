@@ -184,14 +184,15 @@ impl Back {
         self.shared.drain(effects);
     }
 
-    /// Takes a request that another shard of this node has sent here.
+    /// Takes a request that another shard of this node has sent here. One that came to the wrong
+    /// shard is passed on: the arithmetic of lanes ends at the right one.
     pub(crate) fn submit_arrived(
         &mut self,
         now: Now,
         request: LaneRequest,
         effects: &mut Vec<Effect>,
     ) {
-        self.submit_here(now, request);
+        self.submit_on_this_node(now, request);
         self.shared.drain(effects);
     }
 
