@@ -267,6 +267,9 @@ impl Bench {
                 };
                 self.inbox.push_back((from, Event::Password { ticket, outcome }));
             }
+            Effect::Archive { ticket, job: _ } => {
+                self.inbox.push_back((from, Event::Archive { ticket, archive: None }));
+            }
             Effect::Fatal(error) => panic!("the node cannot go on: {error}"),
             _ => {}
         }

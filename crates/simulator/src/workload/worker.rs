@@ -35,6 +35,8 @@ pub struct Worker {
     next_at: Mono,
     phase: Phase,
     produced: bool,
+    /// Turns in a row without anything that could be asked.
+    barren: u32,
 }
 
 /// What is drawn about a worker.
@@ -50,6 +52,13 @@ pub struct Plan {
     /// Percent of logins under which it becomes another user.
     pub disguises: u64,
 }
+
+/// Turns after which a producer believes that nothing to send to will come again.
+const BARREN_MAX: u32 = 100;
+
+/// What a producer creates when it finds nothing to send to, in order of need.
+const TO_SEND_TO: [CommandCode; 3] =
+    [CommandCode::CreatePartitions, CommandCode::CreateTopic, CommandCode::CreateStream];
 
 impl Worker {
     /// A worker that has not begun.
@@ -68,6 +77,7 @@ impl Worker {
             next_at: Mono(0),
             phase: Phase::Work,
             produced: false,
+            barren: 0,
         }
     }
 
@@ -116,8 +126,10 @@ impl Worker {
             self.turns += 1;
             if self.work(port) {
                 self.left -= 1;
+                self.barren = 0;
                 return think == Duration::ZERO || self.next_at <= port.now;
             }
+            self.barren += 1;
             self.next_at = port.now.plus(PAUSE);
             return false;
         }
@@ -154,6 +166,10 @@ impl Worker {
                 here
             });
             found = drawn.and_then(|(command, _)| entries::draft(*command, &mut cx));
+        }
+        if found.is_none() && cx.memory.job == Job::Producer {
+            // There may be nothing left to send to, and nobody else who still creates.
+            found = TO_SEND_TO.iter().find_map(|command| entries::draft(*command, &mut cx));
         }
         let Some(draft) = found else { return false };
         if let Intent::Malformed(rule) = draft.intent {
@@ -248,7 +264,9 @@ impl Client for Worker {
 
     fn is_done(&self) -> bool {
         match self.phase {
-            Phase::Work if self.memory.job == Job::Producer => self.produced || self.left == 0,
+            Phase::Work if self.memory.job == Job::Producer => {
+                self.produced || self.left == 0 || self.barren > BARREN_MAX
+            }
             Phase::Work => self.turns >= TURNS_MIN || self.left == 0,
             Phase::Finish | Phase::Final { .. } => self.machine.is_idle(),
         }
