@@ -6,7 +6,7 @@ use crate::support::{call, lane_of, partition_led_by, prepare, root, send_frame,
 use crate::world::{NODES, World};
 use borzoi_types::Duration;
 use borzoi_wire::body::{
-    CreateStream, CreateTopic, DeleteStream, GetStream, SendMessages, StreamDetails,
+    CreateStream, CreateTopic, DeleteStream, DeleteTopic, GetStream, SendMessages, StreamDetails,
 };
 use borzoi_wire::options::TrailingOptions;
 use borzoi_wire::{ErrorCode, IdentifierRef, NameRef, Partitioning, PollingStrategy, Request};
@@ -224,6 +224,22 @@ fn a_read_through_a_deposed_leader_of_a_lane_is_never_stale() {
     assert_eq!(payloads(&mut deposed, &mut world, partition).len(), 2);
 }
 
+fn create_stream(client: &mut Client, world: &mut World, stream: &str) {
+    let body = CreateStream { name: crate::client::name(stream), options: options() };
+    call(client, world, &Request::CreateStream(body)).payload();
+}
+
+/// A topic with one partition.
+fn create_topic(client: &mut Client, world: &mut World, stream: u32, topic: &str) {
+    let body = CreateTopic {
+        stream: number(stream),
+        partitions_count: 1,
+        name: crate::client::name(topic),
+        options: options(),
+    };
+    call(client, world, &Request::CreateTopic(body)).payload();
+}
+
 fn named_send(client: &mut Client, topic: &'static str) -> Vec<u8> {
     let batch = crate::client::batch_of(&[b"m"]);
     let send = SendMessages {
@@ -244,18 +260,20 @@ fn a_name_that_was_deleted_and_created_anew_is_never_taken_for_the_old_one_by_a_
     let third = 3 - leader - lagging;
     let mut client = root(&mut world, leader, 10);
     let mut late = root(&mut world, lagging, 11);
-    // A topic whose first partition is led by the node that both can reach.
-    let mut made = 0;
-    loop {
-        prepare(&mut client, &mut world, 1);
-        made += 1;
-        if world.leader(lane_of(&world, leader, 0)) == Some(third) || made == 20 {
+    // A topic whose partition is led by the node that both can reach. Others take up the lanes
+    // before that one: a new partition goes to the lane that has the fewest.
+    create_stream(&mut client, &mut world, "stream");
+    create_stream(&mut client, &mut world, "others");
+    for other in 0..8 {
+        create_topic(&mut client, &mut world, 0, "topic");
+        if world.leader(lane_of(&world, leader, 0)) == Some(third) {
             break;
         }
-        let delete = Request::DeleteStream(DeleteStream { stream: named("stream") });
+        let delete = Request::DeleteTopic(DeleteTopic { stream: number(0), topic: named("topic") });
         call(&mut client, &mut world, &delete).payload();
+        create_topic(&mut client, &mut world, 1, &format!("other-{other}"));
     }
-    assert_eq!(world.leader(lane_of(&world, leader, 0)), Some(third), "after {made} topics");
+    assert_eq!(world.leader(lane_of(&world, leader, 0)), Some(third), "every node leads a lane");
     let frame = named_send(&mut late, "topic");
     assert_eq!(confirmation(&until_accepted(&mut late, &mut world, &frame).0).base_offset.0, 0);
     let old_key = world.shard(lagging, 0).front().metadata().next_key();
@@ -264,15 +282,8 @@ fn a_name_that_was_deleted_and_created_anew_is_never_taken_for_the_old_one_by_a_
     world.silent.insert((leader, lagging));
     let delete = Request::DeleteStream(DeleteStream { stream: named("stream") });
     call(&mut client, &mut world, &delete).payload();
-    let body = CreateStream { name: crate::client::name("stream"), options: options() };
-    call(&mut client, &mut world, &Request::CreateStream(body)).payload();
-    let body = CreateTopic {
-        stream: number(0),
-        partitions_count: 1,
-        name: crate::client::name("topic"),
-        options: options(),
-    };
-    call(&mut client, &mut world, &Request::CreateTopic(body)).payload();
+    create_stream(&mut client, &mut world, "stream");
+    create_topic(&mut client, &mut world, 0, "topic");
     assert_eq!(world.shard(lagging, 0).front().metadata().next_key(), old_key, "it lags");
     let frame = named_send(&mut late, "topic");
     let answer = late.exchange_raw(&mut world, &frame);
