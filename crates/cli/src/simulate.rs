@@ -45,9 +45,31 @@ pub(crate) struct Simulate {
     /// Name the checkers and end.
     #[arg(long)]
     list_checkers: bool,
+    /// Switch a deliberate fault on, to see it found; a wrong name lists them all.
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long)]
+    planted: Option<String>,
+}
+
+/// Switches the fault on that was asked for. False if there is none of that name.
+#[cfg(feature = "planted-bugs")]
+fn plant(options: &Simulate) -> bool {
+    use borzoi_types::planted::{Bug, plant};
+    let Some(wanted) = &options.planted else { return true };
+    let found = Bug::ALL.iter().copied().find(|bug| bug.name() == wanted);
+    if found.is_none() {
+        let names: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+        print(&format!("there is no fault {wanted}; there are: {}", names.join(", ")));
+    }
+    plant(found);
+    found.is_some()
 }
 
 pub(crate) fn run_command(options: &Simulate) -> ExitCode {
+    #[cfg(feature = "planted-bugs")]
+    if !plant(options) {
+        return ExitCode::FAILURE;
+    }
     if options.list_checkers {
         for (number, name) in checker_names() {
             print(&format!("{number:>2}  {name}"));
