@@ -5,6 +5,7 @@ use borzoi_conformance::{Server, ServerOptions, data_directory};
 use iggy::prelude::*;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// Starts a server that answers HTTP, and the address on which it does.
 fn start(data: &std::path::Path) -> (Server, String) {
@@ -15,6 +16,11 @@ fn start(data: &std::path::Path) -> (Server, String) {
     let text = std::fs::read_to_string(data.join("runtime/current_config.toml")).expect("written");
     let table: toml::Table = text.parse().expect("TOML");
     let address = table["http"]["address"].as_str().expect("an address").to_owned();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !get(&address, "/readyz").starts_with("HTTP/1.1 200") {
+        assert!(Instant::now() < until, "the node does not get ready");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     (server, address)
 }
 

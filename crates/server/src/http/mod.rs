@@ -154,10 +154,11 @@ fn not_ready(reports: &[Option<ShardReport>]) -> Option<String> {
 }
 
 async fn metrics_page(State(node): State<Arc<Node>>) -> Response {
-    let reports = match node.probe.get() {
-        Some(probe) => probe.ask(ASK_SECONDS_MAX).await,
-        None => Vec::new(),
+    // Without shards there are no figures: better no page than one that reads as all zeros.
+    let Some(probe) = node.probe.get() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the node is starting\n").into_response();
     };
+    let reports = probe.ask(ASK_SECONDS_MAX).await;
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (kind, metrics::render(&reports)).into_response()
 }
