@@ -90,6 +90,10 @@ impl Journal {
 
     /// One needed record has been read back.
     pub(super) fn carry_read(&mut self, entry: &Entry, salt: u64, result: DiskResult) {
+        if self.progress.failed.is_some() {
+            // A write failed while this was being read: nothing is appended any more.
+            return;
+        }
         let carry = self.carry.as_mut().expect("reads are pending only while a file is carried");
         assert!(carry.reading > 0, "one read returned");
         carry.reading -= 1;
